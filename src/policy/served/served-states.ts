@@ -132,6 +132,8 @@ export class ServedStates implements StateKeeper {
         const { saved, ...result } = await sentFor({ run, item: itemOf.update(step) }, () =>
           instance.apply({ step, plan, batch, stepId, before, keepRescored }, options),
         );
+        // Another process's flush could have come between the step and its check; that the model is given up is recorded before a flush.
+        await this.instances.refuseOlder(run, instance.record);
         if (saved)
           await this.instances.recordSaved(run, { step, state: result.state }, saved, instance.record);
         return result;

@@ -77,7 +77,7 @@ describe.skipIf(!python)('a run on a Tinker server', () => {
       1: '/forward_backward 1',
       2: '/optim_step 1',
       3: '/save_weights 1',
-      4: '/forward_backward 2',
+      4: '/forward_backward 3',
     };
     await expectSameEnd(await trainThrough(calls));
   });
@@ -131,7 +131,7 @@ describe.skipIf(!python)('a run on a Tinker server', () => {
       await collect(harness, node, planned);
       await passOne(harness, step);
       if (step === 2) {
-        const writer = dying(harness, '/forward_backward', 2);
+        const writer = dying(harness, '/forward_backward', 3);
         await expect(update(harness, writer, planned)).rejects.toThrow('killed');
         // Its batch is sealed, so it needs a model of its own for the state before.
         const reader = dying(harness, '/optim_step', 1);
@@ -178,7 +178,7 @@ describe.skipIf(!python)('a run on a Tinker server', () => {
     const named = { schema: 'longhaul.update/4', rescored: sha256Hex(rescored!) };
     expect({ schema, rescored: identity.rescored }).toEqual(named);
     const wanted = await finalLogprobs(undisturbed, world.server, last);
-    const disturbed = await take({ 2: '/optim_step 1', 3: '/forward_backward 1', 4: '/forward_backward 3' });
+    const disturbed = await take({ 2: '/optim_step 1', 3: '/forward_backward 2', 4: '/forward_backward 4' });
     expect(furthest(await finalLogprobs(disturbed, world.server, last), wanted)).toBeLessThanOrEqual(1e-6);
     expect((await auditRun(disturbed.store, run)).violations).toEqual([]);
   });

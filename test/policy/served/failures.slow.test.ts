@@ -1,5 +1,5 @@
 // What servers and networks do to a run on a Tinker server: answers that are lost, doubled or late, a server that dies, two workers at once. The run
-// ends with the same log-probs. The controls show that it would not, without the rule that each of them leaves out.
+// ends with the same log-probs. A control shows that it would not without the flush.
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
@@ -184,8 +184,9 @@ describe.skipIf(!python)('a run on a Tinker server that fails', () => {
       const planned = await harness.plan(step);
       await untilDone((attempt) => collect(harness, step % 2 ? one : other, planned, attempt));
       await passOne(harness, step);
+      // Each gives up the other's model, until one of them has waited for long enough.
       const both = [one, other].map((node, at) =>
-        untilDone((attempt) => update(harness, node, planned, 10 * at + attempt)),
+        untilDone((attempt) => update(harness, node, planned, 10 * at + attempt), [300, 1_000][at]),
       );
       const [a, b] = await Promise.all(both);
       expect(a!.state).toBe(b!.state);
@@ -242,8 +243,10 @@ describe.skipIf(!python)('a run on a Tinker server that fails', () => {
       const healthy = world.node(harness, {
         service: new Service(new TinkerClient({ url: world.server.url })),
       });
+      // The first pass is the check of the weights.
+      const count = call === '/forward_backward' ? 2 : 1;
       let seen = 0;
-      const client = new DyingClient({ url: world.server.url }, (path) => path === call && ++seen === 1);
+      const client = new DyingClient({ url: world.server.url }, (path) => path === call && ++seen === count);
       const dying = world.node(harness, { service: new Service(client) });
       const next = world.node(harness, {
         service: new Service(new TinkerClient({ url: world.server.url })),
@@ -259,8 +262,8 @@ describe.skipIf(!python)('a run on a Tinker server that fails', () => {
       await expectSameEnd(await killedBehind('/forward_backward', false, Numberless));
     });
 
-    test('control: a batch is trained on twice where the spec says that it knows them', async () => {
-      expect(await distance(await killedBehind('/optim_step', true, Numberless))).toBeGreaterThan(0.01);
+    test('ends the same where the spec says that it knows them: that the batch is in the weights already is noticed', async () => {
+      await expectSameEnd(await killedBehind('/optim_step', true, Numberless));
     });
 
     test('control: the gradients of a dead worker are trained on where a model is unloaded without a flush', async () => {
@@ -275,14 +278,14 @@ describe.skipIf(!python)('a run on a Tinker server that fails', () => {
   });
 });
 
-/** As Temporal tries an activity again. */
-async function untilDone<T>(attempt: (number: number) => Promise<T>): Promise<T> {
+/** As Temporal tries an activity again, after ever longer pauses. */
+async function untilDone<T>(attempt: (number: number) => Promise<T>, pauseMs = 100): Promise<T> {
   for (let number = 1; ; number++) {
     try {
       return await attempt(number);
     } catch (error) {
       if (number === 6) throw error;
-      await delay(200);
+      await delay(pauseMs * 2 ** number);
     }
   }
 }

@@ -8,7 +8,6 @@ import type { PassRequest, PassResult } from '../../../src/engine/tinker/wire.js
 import { ServedLog } from '../../../src/policy/served/served-log.js';
 import { ServedStates } from '../../../src/policy/served/served-states.js';
 import { sha256Hex } from '../../../src/base/sha256.js';
-import { nameOfSave } from '../../../src/store/records/served-names.js';
 import { readInstances } from '../../../src/store/runs/served-models.js';
 import { openRunView, remedyFor } from '../../../src/store/runs/quarantine.js';
 import { memoryStore, type MemoryStore } from '../../followers/memory-store.js';
@@ -84,21 +83,6 @@ describe('the rescored log-probs of a step on a Tinker server', () => {
     const result = await attempt();
     expect(result).toMatchObject({ state, applied: true, rescored: await digest() });
     expect((await attempt()).rescored).toBe(result.rescored);
-  });
-
-  it('are also named by an update that only the server’s list of saved states proves', async () => {
-    await makeSealed(store);
-    const { rescored } = await attempt();
-    const name = nameOfSave(step, stepId);
-    service.listed.push({ checkpoint_id: name, checkpoint_type: 'training', tinker_path: `weights/${name}` });
-    const sent = service.passes.length;
-    expect(await attempt()).toMatchObject({ state, rescored });
-    expect(service.passes).toHaveLength(sent);
-    await replace(store, key, flipped());
-    await expect(attempt()).rejects.toMatchObject(unreadable);
-    // The state stays, but nobody knows what it was trained on.
-    await quarantine(store, key);
-    expect(await attempt()).toEqual({ state, applied: true, metrics: {} });
   });
 
   it('stop a step that is not committed if a bit was flipped; set aside, they are made again in a model of their own', async () => {

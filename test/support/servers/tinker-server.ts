@@ -12,6 +12,8 @@ export interface TinkerServer {
   url: string;
   /** Name of the model on the server. */
   model: string;
+  /** Folder of its saved states. */
+  checkpoints: string;
   /** Kills all its processes at once, as when the machine fails. Its files stay. */
   kill(): Promise<void>;
   /** Starts it again on the same port and files. */
@@ -41,6 +43,7 @@ export async function serveModel(python: string, folder: string, model: string):
   return {
     url: `http://127.0.0.1:${port}`,
     model,
+    checkpoints: checkpointsOf(folder),
     kill,
     restart: async () => {
       await kill();
@@ -49,6 +52,8 @@ export async function serveModel(python: string, folder: string, model: string):
     stop: kill,
   };
 }
+
+const checkpointsOf = (folder: string): string => join(folder, 'server', 'checkpoints');
 
 async function launch(python: string, folder: string, model: string, port: number): Promise<ChildProcess> {
   const bin = dirname(python);
@@ -61,7 +66,7 @@ async function launch(python: string, folder: string, model: string, port: numbe
       ...['--backend-config', JSON.stringify(backend), '--base-model', model],
       ...['--host', '127.0.0.1', '--port', String(port)],
       ...['--database-url', `sqlite:///${join(folder, 'server', 'tinker.db')}`],
-      ...['--checkpoints-base', join(folder, 'server', 'checkpoints')],
+      ...['--checkpoints-base', checkpointsOf(folder)],
     ],
     {
       // The engine outlives its launcher, so the whole process group is killed.
