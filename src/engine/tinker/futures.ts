@@ -22,6 +22,10 @@ export interface TinkerOptions {
   requestTimeoutMs?: number;
   /** Waits between tries. */
   pause?: (ms: number, signal?: AbortSignal) => Promise<unknown>;
+  /** Milliseconds on a clock that never goes back. */
+  now?: () => number;
+  /** Calls `act` again and again; the returned function ends that. */
+  every?: (ms: number, act: () => void) => () => void;
 }
 
 export interface Waiting {
@@ -61,7 +65,16 @@ export class TinkerClient {
   private readonly window = new RequestWindow();
 
   constructor(options: TinkerOptions) {
-    this.options = { callTimeoutMs: 60_000, requestTimeoutMs: 600_000, pause: sleepFor, ...options };
+    const clock = { pause: sleepFor, now: () => performance.now(), every: callEvery };
+    this.options = { callTimeoutMs: 60_000, requestTimeoutMs: 600_000, ...clock, ...options };
+  }
+
+  now(): number {
+    return this.options.now();
+  }
+
+  every(ms: number, act: () => void): () => void {
+    return this.options.every(ms, act);
   }
 
   /** A call that is answered at once; one without a body only reads, and is repeated. Throws the errors of call-errors.ts. */
@@ -121,21 +134,21 @@ export class TinkerClient {
     const { onWaiting, maxWaitMs = defaultMaxWaitMs } = options;
     const { requestTimeoutMs } = this.options;
     const backoff = new Backoff(pauses);
-    const began = performance.now();
+    const began = this.now();
     let queuedMs = 0;
     for (;;) {
-      const asked = performance.now();
+      const asked = this.now();
       const value = await this.answered('/retrieve_future', { request_id: id }, options, pollMs);
       const reason = queueReason(value);
       if (value !== null && reason === null) return resultOf(value);
-      if (reason !== null) queuedMs += performance.now() - asked;
+      if (reason !== null) queuedMs += this.now() - asked;
       if (queuedMs > maxWaitMs)
         throw new PolicyServerUnavailable(`${reason ?? 'queued'}, for ${Math.round(queuedMs / 1000)} s`);
-      if (performance.now() - began - queuedMs > requestTimeoutMs)
+      if (this.now() - began - queuedMs > requestTimeoutMs)
         throw new InDoubt(`request ${id} was not carried out in ${requestTimeoutMs / 1000} s`);
       onWaiting?.(reason === null ? {} : { reason });
       // A server that holds no poll must not be asked without a pause.
-      if (performance.now() - asked < pauses[0]) await this.pause(backoff.next(), options);
+      if (this.now() - asked < pauses[0]) await this.pause(backoff.next(), options);
     }
   }
 
@@ -151,8 +164,8 @@ export class TinkerClient {
     const [tooMany, outage] = [new Backoff(pauses), new Backoff(outagePauses)];
     let giveUpAt = Infinity;
     const waits = async (reason: string, pauseMs: number): Promise<void> => {
-      if (giveUpAt === Infinity) giveUpAt = performance.now() + maxWaitMs;
-      if (performance.now() > giveUpAt)
+      if (giveUpAt === Infinity) giveUpAt = this.now() + maxWaitMs;
+      if (this.now() > giveUpAt)
         throw new PolicyServerUnavailable(`${reason}, for ${Math.round(maxWaitMs / 1000)} s`);
       onWaiting?.({ reason });
       await this.pause(pauseMs, options);
@@ -195,7 +208,7 @@ export class TinkerClient {
     signal?.throwIfAborted();
   }
 
-  private async fetch(
+  protected async fetch(
     path: string,
     body: Body | undefined,
     timeoutMs: number,
@@ -246,6 +259,11 @@ async function follow(first: Response, key: string | undefined, signal: AbortSig
 
 function sleepFor(ms: number, signal?: AbortSignal): Promise<unknown> {
   return sleep(ms, undefined, signal ? { signal } : {}).catch(() => undefined);
+}
+
+function callEvery(ms: number, act: () => void): () => void {
+  const timer = setInterval(act, ms).unref();
+  return () => clearInterval(timer);
 }
 
 /** A body that should be JSON and is not, such as a proxy's page. */

@@ -68,10 +68,10 @@ const givenUpWithinMs = 20_000;
 const nothing: AdamParams = { learning_rate: 0, beta1: 0.9, beta2: 0.95, eps: 1e-8, weight_decay: 0 };
 
 export class TinkerService {
-  /** Timers of the sessions that this process keeps alive. */
-  private readonly beats = new Map<string, NodeJS.Timeout>();
+  /** Sessions that this process keeps alive, and what ends their beats. */
+  private readonly beats = new Map<string, () => void>();
   private unloads = true;
-  /** By `performance.now()`. */
+  /** On the client's clock. */
   private usedAt = 0;
   private open = 0;
 
@@ -119,7 +119,7 @@ export class TinkerService {
    * that was given up is unloaded, since others wait for its place.
    */
   private async create(base: string, lora: ServedLora, options: WaitOptions): Promise<CreatedModel> {
-    const giveUpAt = performance.now() + (options.maxWaitMs ?? 0);
+    const giveUpAt = this.client.now() + (options.maxWaitMs ?? 0);
     for (let lost = 1; ;) {
       const session = await this.newSession(options);
       let made: string | undefined;
@@ -137,7 +137,7 @@ export class TinkerService {
           await this.unload(made, { signal: AbortSignal.timeout(givenUpWithinMs) }).catch(() => undefined);
         this.release(session);
         options.signal?.throwIfAborted();
-        if (isFull(error) && performance.now() < giveUpAt) await this.client.pause(placePauseMs, options);
+        if (isFull(error) && this.client.now() < giveUpAt) await this.client.pause(placePauseMs, options);
         else if (!(error instanceof InDoubt) || lost++ === mostCreations) throw error;
         options.onWaiting?.({ reason: error.message });
       }
@@ -254,6 +254,11 @@ export class TinkerService {
     throw new BadTinkerAnswer('the server answered a sample request without a sequence');
   }
 
+  /** Waits between two looks at the server. */
+  pause(ms: number, options: WaitOptions): Promise<void> {
+    return this.client.pause(ms, options);
+  }
+
   /** A model whose request is open is in use. */
   private async run(...request: Parameters<TinkerClient['run']>): ReturnType<TinkerClient['run']> {
     this.open += 1;
@@ -261,7 +266,7 @@ export class TinkerService {
       return await this.client.run(...request);
     } finally {
       this.open -= 1;
-      this.usedAt = performance.now();
+      this.usedAt = this.client.now();
     }
   }
 
@@ -288,19 +293,19 @@ export class TinkerService {
 
   /** Servers end a session, and with it its models, minutes after its last beat. */
   keepAlive(session_id: string): void {
-    this.usedAt = performance.now();
+    this.usedAt = this.client.now();
     if (this.beats.has(session_id)) return;
     const beat = (): void => {
-      const isIdle = this.open === 0 && performance.now() - this.usedAt > idleMs;
+      const isIdle = this.open === 0 && this.client.now() - this.usedAt > idleMs;
       if (isIdle) return this.release(session_id);
       // A beat that fails is followed by another; the requests of the models show whether they are alive.
       void this.client.call('/session_heartbeat', { session_id }, { maxWaitMs: 0 }).catch(() => undefined);
     };
-    this.beats.set(session_id, setInterval(beat, beatMs).unref());
+    this.beats.set(session_id, this.client.every(beatMs, beat));
   }
 
   release(session: string): void {
-    clearInterval(this.beats.get(session));
+    this.beats.get(session)?.();
     this.beats.delete(session);
   }
 

@@ -56,8 +56,10 @@ interface AppliedStep extends UpdateResult {
 
 type Holding = { step: number; state: Digest };
 
-/** When the server says that a name is taken, a complete save is listed within this time. If it is not, the save was cut off. */
-const listedWithinMs = 30_000;
+/** When the server says that a name is taken, a complete save is listed within so many looks. If it is not, the save was cut off. */
+const mostLooks = 40;
+/** Between two looks: half of it at least. */
+const lookPauseMs = 1_000;
 
 export class ServedInstance {
   /** Null while a step is applied, and after one that failed. */
@@ -200,16 +202,14 @@ export class ServedInstance {
     } catch (error) {
       if (!(error instanceof TinkerRefused && error.status === 409)) throw error;
     }
-    const deadline = performance.now() + listedWithinMs;
-    for (;;) {
+    for (let looks = 1; ; looks++) {
       const found = (await service.checkpoints(this.record.model, options)).find(
         (one) => one.checkpoint_id === name && one.checkpoint_type === type,
       );
       if (found) return found.tinker_path;
-      if (performance.now() > deadline)
+      if (looks === mostLooks)
         throw new InstanceGivenUp(`a save of ${name} was cut off: ${this.record.model} is given up`);
-      await new Promise((resolve) => setTimeout(resolve, 250));
-      options.signal?.throwIfAborted();
+      await service.pause(lookPauseMs, options);
     }
   }
 
