@@ -1,0 +1,170 @@
+// Brings the faults of a schedule: to processes at their operations, to calls on their way, and to the server.
+import { InDoubt, NotConnected } from '../../../../src/engine/tinker/call-errors.js';
+import type { Random } from './random.js';
+import { type FaultKind, faultKinds, type Schedule } from './schedule.js';
+import type { Actor } from './scheduler.js';
+import type { Answer, SimulatedServer } from './server.js';
+
+interface Call {
+  path: string;
+  body: object | Uint8Array | undefined;
+  method: string;
+}
+
+/** Faults that come to the next call that they can come to. */
+const ofCalls: readonly FaultKind[] = ['lost', 'doubled', 'delayed', 'erring', 'away'];
+
+/** A write is as likely to meet a fault as so many reads. */
+const weightOfWrite = 4;
+const delayed = 60;
+
+export interface Hands {
+  kill(actor: Actor): void;
+  freeze(actor: Actor): void;
+  takeOver(): void;
+  lapse(): void;
+}
+
+export class Disturbances {
+  brought = 0;
+  private untilFault: number;
+  private ofNextCall: FaultKind | null = null;
+  private late: { call: Call; in: number }[] = [];
+  private slowFor = 0;
+  private sending: { actor: Actor; call: Call } | null = null;
+  private readonly kinds: FaultKind[];
+
+  constructor(
+    private readonly schedule: Schedule,
+    private readonly random: Random,
+    private readonly server: SimulatedServer,
+    private readonly hands: Hands,
+    private readonly say: (event: () => string) => void,
+  ) {
+    this.untilFault = schedule.mostFaults > 0 ? random.until(schedule.faultEvery) : Infinity;
+    this.kinds = faultKinds.flatMap((kind) => new Array<FaultKind>(schedule.faults[kind] ?? 0).fill(kind));
+  }
+
+  /** No fault comes any more, and what is late arrives. */
+  end(): void {
+    this.untilFault = Infinity;
+    this.ofNextCall = null;
+    this.slowFor = 0;
+    for (const one of this.late) one.in = Math.min(one.in, 1 + this.random.below(30));
+  }
+
+  /** What goes on beside the processes. */
+  turn(): void {
+    if (this.server.slow && --this.slowFor <= 0) {
+      this.server.slow = false;
+      this.server.work();
+    }
+    if (this.late.length === 0) return;
+    for (const one of this.late) one.in -= 1;
+    const arrived = this.late.filter((one) => one.in <= 0);
+    this.late = this.late.filter((one) => one.in > 0);
+    for (const { call } of arrived) {
+      this.say(() => `network: a late ${call.path} arrives`);
+      this.server.handle(call.path, call.body, call.method);
+    }
+  }
+
+  get isQuiet(): boolean {
+    return this.late.length === 0 && !this.server.slow;
+  }
+
+  atOperation(actor: Actor, what: string, writes: boolean): void {
+    this.untilFault -= writes ? weightOfWrite : 1;
+    if (this.untilFault > 0) return;
+    this.brought += 1;
+    this.untilFault =
+      this.brought < this.schedule.mostFaults ? this.random.until(this.schedule.faultEvery) : Infinity;
+    const kind = this.random.pick(this.kinds);
+    this.say(() => `fault: ${kind}, as ${actor.name} is at ${what}`);
+    this.bring(kind, actor);
+  }
+
+  private bring(kind: FaultKind, actor: Actor): void {
+    const { server, hands, random } = this;
+    if (ofCalls.includes(kind)) {
+      this.ofNextCall = kind;
+      return;
+    }
+    if (kind === 'kill') {
+      if (this.sending?.actor === actor && random.chance(0.5)) this.delay(this.sending.call);
+      hands.kill(actor);
+    } else if (kind === 'freeze') hands.freeze(actor);
+    else if (kind === 'take-over') hands.takeOver();
+    else if (kind === 'lapse') hands.lapse();
+    else if (kind === 'restart') server.restart();
+    else if (kind === 'wipe') {
+      server.wipe();
+      server.restart();
+    } else if (kind === 'evict') {
+      const models = [...server.models.keys()];
+      if (models.length > 0) server.evict(random.pick(models));
+    } else if (kind === 'slow') {
+      server.slow = true;
+      this.slowFor = 1 + random.below(40);
+    } else
+      server.wrongLoad = ({ model, name }) => {
+        const others = [...server.saves.values()].filter(
+          (save) => save.type === 'training' && save.adapters && !(save.model === model && save.name === name),
+        );
+        return others.length > 0 ? random.pick(others).adapters : null;
+      };
+  }
+
+  /** Between this and the call's first operation nothing else happens. */
+  sends(actor: Actor, call: Call): void {
+    this.sending = { actor, call };
+  }
+
+  sent(): void {
+    this.sending = null;
+  }
+
+  deliver(call: Call): Answer {
+    const { path, body, method } = call;
+    const kind = this.canMeet(call) ? this.ofNextCall : null;
+    if (kind !== null) {
+      this.ofNextCall = null;
+      this.say(() => `network: ${path} is ${kind}`);
+    }
+    switch (kind) {
+      case 'away':
+        throw new NotConnected('no server answers');
+      case 'erring':
+        return path === '/retrieve_future'
+          ? { status: 410, value: { detail: 'the result has expired' } }
+          : { status: 503, value: { detail: 'overloaded' } };
+      case 'delayed':
+        this.delay(call);
+        throw new InDoubt(`${path} was not answered`);
+      case 'lost':
+        if (this.random.chance(0.7)) this.server.handle(path, body, method);
+        throw new InDoubt(`${path} was not answered`);
+      case 'doubled':
+        this.server.handle(path, body, method);
+        return this.server.handle(path, body, method);
+      default:
+        return this.server.handle(path, body, method);
+    }
+  }
+
+  /** A server that knows no numbers carries a doubled request out twice, and nobody could know. */
+  private canMeet({ path, body }: Call): boolean {
+    if (this.ofNextCall === 'doubled' || this.ofNextCall === 'delayed')
+      return (
+        body !== undefined &&
+        path !== '/retrieve_future' &&
+        (this.schedule.script.numbered || this.ofNextCall === 'delayed')
+      );
+    return true;
+  }
+
+  private delay(call: Call): void {
+    if (call.body !== undefined && call.path !== '/retrieve_future')
+      this.late.push({ call, in: 1 + this.random.below(delayed) });
+  }
+}

@@ -1,0 +1,86 @@
+// What a seed decides: the runs, how often processes give way to each other, and which faults come how often.
+import { Random } from './random.js';
+import type { ScriptOptions } from './script.js';
+
+/** Faults, each with its share among all. Absent: never. */
+export type Faults = Partial<Record<FaultKind, number>>;
+
+export const faultKinds = [
+  'kill',
+  /** A process stops, and goes on later. */
+  'freeze',
+  /** Another process takes over from one that still works. */
+  'take-over',
+  'restart',
+  /** The server restarts, and the files of all saved states are gone. */
+  'wipe',
+  /** A load gives an older state, or another run's. */
+  'wrong-load',
+  'evict',
+  /** Minutes pass: what does not beat ends. */
+  'lapse',
+  /** The answer of a call is lost. */
+  'lost',
+  'doubled',
+  /** A request arrives late, and its sender believes that it did not. */
+  'delayed',
+  /** A call is answered with 503, and the poll for a result with 410. */
+  'erring',
+  'away',
+  /** The server carries requests out late. */
+  'slow',
+] as const;
+export type FaultKind = (typeof faultKinds)[number];
+
+export interface Schedule {
+  seed: number;
+  script: ScriptOptions;
+  /** One in so many operations lets another process go first. */
+  switchEvery: number;
+  /** One in so many operations meets a fault. */
+  faultEvery: number;
+  mostFaults: number;
+  faults: Faults;
+  /** Loads of files that are gone say nothing. */
+  lies: boolean;
+  /** Share of steps that are followed by an evaluation on the same node, by one on another node, or by a checkpoint. */
+  evaluations: number;
+  visitors: number;
+  checkpoints: number;
+}
+
+/** Plans and batches are made once for all schedules of a script. */
+const scripts = 96;
+
+export function scheduleOf(seed: number): Schedule {
+  const random = new Random(seed);
+  const kinds = faultKinds.filter(() => random.chance(0.35));
+  const faults: Faults = Object.fromEntries(kinds.map((kind) => [kind, 1 + random.below(4)]));
+  return {
+    seed,
+    script: scriptOf(random.below(scripts)),
+    switchEvery: random.pick([3, 10, 40, Infinity]),
+    faultEvery: random.pick([30, 100, 300]),
+    mostFaults: kinds.length === 0 ? 0 : random.pick([1, 2, 3, 5, 8]),
+    faults,
+    lies: random.chance(0.7),
+    evaluations: random.pick([0, 0.2, 0.5]),
+    visitors: random.pick([0, 0, 0.3, 0.6]),
+    checkpoints: random.pick([0, 0, 0.3]),
+  };
+}
+
+export function scriptOf(number: number): ScriptOptions {
+  const random = new Random(1_000_003 + number);
+  const steps = 4 + random.below(5);
+  const saveEvery = random.pick([1, 1, 2, 3, 6]);
+  return {
+    ...{ number, steps, saveEvery },
+    movement: random.pick([0.01, 0.01, 0.01, 0.001, 0.05, 0.3]),
+    numbered: !random.chance(0.2),
+    rescored: random.chance(0.2),
+    phase: saveEvery === 1 && random.chance(0.25) ? 2 + random.below(steps - 1) : null,
+    poisoned: random.chance(0.1) ? 1 + random.below(steps) : null,
+    fork: random.chance(0.25) ? 1 + random.below(steps - 1) : null,
+  };
+}
