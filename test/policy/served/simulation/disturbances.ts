@@ -12,11 +12,20 @@ interface Call {
 }
 
 /** Faults that come to the next call that they can come to. */
-const ofCalls: readonly FaultKind[] = ['lost', 'doubled', 'delayed', 'erring', 'away'];
+const ofCalls: readonly FaultKind[] = [
+  'lost',
+  'doubled',
+  'delayed',
+  'late-sample',
+  'cut-off',
+  'erring',
+  'away',
+];
 
 /** A write is as likely to meet a fault as so many reads. */
 const weightOfWrite = 4;
-const delayed = 60;
+/** A late request arrives within so many operations. */
+const mostLate = 200;
 
 export interface Hands {
   kill(actor: Actor): void;
@@ -50,11 +59,12 @@ export class Disturbances {
     this.untilFault = Infinity;
     this.ofNextCall = null;
     this.slowFor = 0;
-    for (const one of this.late) one.in = Math.min(one.in, 1 + this.random.below(30));
+    for (const one of this.late) one.in = Math.min(one.in, this.random.below(30));
+    this.pass();
   }
 
   /** What goes on beside the processes. */
-  turn(): void {
+  private pass(): void {
     if (this.server.slow && --this.slowFor <= 0) {
       this.server.slow = false;
       this.server.work();
@@ -69,11 +79,8 @@ export class Disturbances {
     }
   }
 
-  get isQuiet(): boolean {
-    return this.late.length === 0 && !this.server.slow;
-  }
-
   atOperation(actor: Actor, what: string, writes: boolean): void {
+    if (this.late.length > 0 || this.server.slow) this.pass();
     this.untilFault -= writes ? weightOfWrite : 1;
     if (this.untilFault > 0) return;
     this.brought += 1;
@@ -109,7 +116,8 @@ export class Disturbances {
     } else
       server.wrongLoad = ({ model, name }) => {
         const others = [...server.saves.values()].filter(
-          (save) => save.type === 'training' && save.adapters && !(save.model === model && save.name === name),
+          (save) =>
+            save.type === 'training' && save.adapters && !(save.model === model && save.name === name),
         );
         return others.length > 0 ? random.pick(others).adapters : null;
       };
@@ -139,11 +147,14 @@ export class Disturbances {
           ? { status: 410, value: { detail: 'the result has expired' } }
           : { status: 503, value: { detail: 'overloaded' } };
       case 'delayed':
+      case 'late-sample':
         this.delay(call);
         throw new InDoubt(`${path} was not answered`);
       case 'lost':
         if (this.random.chance(0.7)) this.server.handle(path, body, method);
         throw new InDoubt(`${path} was not answered`);
+      case 'cut-off':
+        return this.server.cutOff(() => this.server.handle(path, body, method));
       case 'doubled':
         this.server.handle(path, body, method);
         return this.server.handle(path, body, method);
@@ -154,17 +165,18 @@ export class Disturbances {
 
   /** A server that knows no numbers carries a doubled request out twice, and nobody could know. */
   private canMeet({ path, body }: Call): boolean {
-    if (this.ofNextCall === 'doubled' || this.ofNextCall === 'delayed')
-      return (
-        body !== undefined &&
-        path !== '/retrieve_future' &&
-        (this.schedule.script.numbered || this.ofNextCall === 'delayed')
-      );
+    const isRequest = body !== undefined && path !== '/retrieve_future';
+    const isSample = path === '/asample';
+    if (this.ofNextCall === 'late-sample') return isSample;
+    if (this.ofNextCall === 'cut-off') return isRequest;
+    if (this.ofNextCall === 'delayed') return isRequest && !isSample;
+    if (this.ofNextCall === 'doubled') return isRequest && this.schedule.script.numbered;
     return true;
   }
 
   private delay(call: Call): void {
-    if (call.body !== undefined && call.path !== '/retrieve_future')
-      this.late.push({ call, in: 1 + this.random.below(delayed) });
+    const isAllowed = call.path !== '/asample' || this.schedule.faults['late-sample'] !== undefined;
+    if (call.body !== undefined && call.path !== '/retrieve_future' && isAllowed)
+      this.late.push({ call, in: 1 + this.random.below(mostLate) });
   }
 }

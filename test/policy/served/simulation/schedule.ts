@@ -16,6 +16,8 @@ export const faultKinds = [
   'wipe',
   /** A load gives an older state, or another run's. */
   'wrong-load',
+  /** The server restarts before it has carried out what it has taken. */
+  'cut-off',
   'evict',
   /** Minutes pass: what does not beat ends. */
   'lapse',
@@ -24,6 +26,8 @@ export const faultKinds = [
   'doubled',
   /** A request arrives late, and its sender believes that it did not. */
   'delayed',
+  /** The same for a sample, which on this server may replace the trainer's weights. */
+  'late-sample',
   /** A call is answered with 503, and the poll for a result with 410. */
   'erring',
   'away',
@@ -49,6 +53,13 @@ export interface Schedule {
   checkpoints: number;
 }
 
+export type Changes = Partial<Omit<Schedule, 'seed' | 'script'>> & { script?: Partial<ScriptOptions> };
+
+/** The schedule with other settings, such as a single kind of fault. */
+export function changed(schedule: Schedule, { script, ...changes }: Changes): Schedule {
+  return { ...schedule, ...changes, script: { ...schedule.script, ...script } };
+}
+
 /** Plans and batches are made once for all schedules of a script. */
 const scripts = 96;
 
@@ -59,7 +70,7 @@ export function scheduleOf(seed: number): Schedule {
   return {
     seed,
     script: scriptOf(random.below(scripts)),
-    switchEvery: random.pick([3, 10, 40, Infinity]),
+    switchEvery: random.pick([3, 10, 40, 150]),
     faultEvery: random.pick([30, 100, 300]),
     mostFaults: kinds.length === 0 ? 0 : random.pick([1, 2, 3, 5, 8]),
     faults,
@@ -72,7 +83,7 @@ export function scheduleOf(seed: number): Schedule {
 
 export function scriptOf(number: number): ScriptOptions {
   const random = new Random(1_000_003 + number);
-  const steps = 4 + random.below(5);
+  const steps = random.pick([4, 4, 4, 5, 5, 6, 8]);
   const saveEvery = random.pick([1, 1, 2, 3, 6]);
   return {
     ...{ number, steps, saveEvery },

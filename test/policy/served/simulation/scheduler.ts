@@ -61,11 +61,17 @@ export class Scheduler {
     return () => actor.timers.delete(timer);
   }
 
-  private moment(actor: Actor, what: string, writes: boolean, mayDisturb: boolean): Promise<void> | undefined {
+  private moment(
+    actor: Actor,
+    what: string,
+    writes: boolean,
+    mayDisturb: boolean,
+  ): Promise<void> | undefined {
     this.operations += 1;
     if (mayDisturb && !actor.dead && !actor.frozen) this.disturb(actor, what, writes);
     if (actor === this.running && !actor.dead && !actor.frozen && --this.untilSwitch > 0) return undefined;
-    if (actor === this.running && this.untilSwitch <= 0) this.untilSwitch = this.random.until(this.switchEvery);
+    if (actor === this.running && this.untilSwitch <= 0)
+      this.untilSwitch = this.random.until(this.switchEvery);
     return this.park(actor, what, 0);
   }
 

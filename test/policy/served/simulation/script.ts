@@ -15,7 +15,16 @@ import { recordDigest, stepIdOf } from '../../../../src/store/records/canonical.
 import { encodeRecord } from '../../../../src/store/records/record-codec.js';
 import { nameOfBase, nameOfState } from '../../../../src/store/records/served-names.js';
 import { recordsOfAllKinds } from '../../../store/fixtures.js';
-import { type Adapters, copyOf, freshAdapters, logprobOf, noGradient, passOver, poison, step } from './adapters.js';
+import {
+  type Adapters,
+  copyOf,
+  freshAdapters,
+  logprobOf,
+  noGradient,
+  passOver,
+  poison,
+  step,
+} from './adapters.js';
 import { Random } from './random.js';
 import { servedName } from './server.js';
 import { readPass } from './server-bytes.js';
@@ -98,7 +107,11 @@ async function scripted(
   const states = parent
     ? parent.states.slice(0, after + 1)
     : [{ state: nameOfBase({ ...policy, rank, seed }), adapters: freshAdapters() }];
-  const record = recordOf(run, options, parent && { run: parent.run, step: after, state: states[after]!.state });
+  const record = recordOf(
+    run,
+    options,
+    parent && { run: parent.run, step: after, state: states[after]!.state },
+  );
   const steps: ScriptedStep[] = [];
   for (let number = after + 1; number <= options.steps; number++) {
     const before = states[number - 1]!;
@@ -189,7 +202,10 @@ function batchOf(
   random: Random,
 ): BatchArrays {
   const nodes: number[] = [];
-  const [tokens, rows, targets, samples, advantages, logprobs] = Array.from({ length: 6 }, () => [] as number[]);
+  const [tokens, rows, targets, samples, advantages, logprobs] = Array.from(
+    { length: 6 },
+    () => [] as number[],
+  );
   for (let sample = 0; sample < miniBatches * samplesOfMiniBatch; sample++) {
     nodes.push(-1, targetsOfSample, Math.floor(sample / samplesOfMiniBatch));
     const all = Array.from({ length: targetsOfSample + 1 }, () => random.below(60));
@@ -228,7 +244,8 @@ function applied(
     ? { ...freshAdapters(), weights: [...before.weights] }
     : copyOf(before);
   const gradient = noGradient();
-  const rescored = plan.loss.tis_cap === undefined ? undefined : rescoredOf(adapters, { plan, arrays, spec, movement });
+  const rescored =
+    plan.loss.tis_cap === undefined ? undefined : rescoredOf(adapters, { plan, arrays, spec, movement });
   for (const [index, chunks] of chunked(spec, plan, arrays, rescored).entries()) {
     for (const data of chunks) {
       // As a server reads it: some numbers are float32 on the wire.
@@ -243,7 +260,12 @@ function applied(
 
 function rescoredOf(
   adapters: Adapters,
-  { plan, arrays, spec, movement }: { plan: PlanRecord; arrays: BatchArrays; spec: RunSpec; movement: number },
+  {
+    plan,
+    arrays,
+    spec,
+    movement,
+  }: { plan: PlanRecord; arrays: BatchArrays; spec: RunSpec; movement: number },
 ): Float32Array {
   return Float32Array.from(
     chunked(spec, plan, arrays)

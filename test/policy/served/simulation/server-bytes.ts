@@ -82,9 +82,7 @@ function tensorOf(bytes: Uint8Array): number[] {
     else return false;
     return true;
   });
-  return dtype === 1
-    ? [...new Float32Array(dense.buffer)]
-    : [...new BigInt64Array(dense.buffer)].map(Number);
+  return dtype === 1 ? [...new Float32Array(dense.buffer)] : [...new BigInt64Array(dense.buffer)].map(Number);
 }
 
 /** `read`: false if it does not want the field. */
@@ -112,12 +110,7 @@ export function writePass(outputs: readonly number[][]): Uint8Array {
     .int32(1)
     .finish();
   const entry = protobuf.Writer.create().uint32(10).string('logprobs').uint32(18).bytes(tensor).finish();
-  const record = protobuf.Writer.create()
-    .uint32(18)
-    .bytes(entry)
-    .uint32(24)
-    .int64(outputs.length)
-    .finish();
+  const record = protobuf.Writer.create().uint32(18).bytes(entry).uint32(24).int64(outputs.length).finish();
   return protobuf.Writer.create().uint32(18).bytes(record).finish();
 }
 

@@ -32,6 +32,8 @@ interface Model {
   adapters: Adapters;
   /** Name of the sampler's state that the slot has loaded. */
   sampler: string | null;
+  /** It has had a training request, and can load nothing any more. */
+  isBegun: boolean;
 }
 
 interface Save {
@@ -129,6 +131,17 @@ export class SimulatedServer {
     this.models.clear();
   }
 
+  /** Restarts after it has taken a request and before it carries it out. */
+  cutOff(take: () => Answer): Answer {
+    const wasSlow = this.slow;
+    this.slow = true;
+    const answer = take();
+    this.restart();
+    this.slow = wasSlow;
+    if (!wasSlow) this.work();
+    return answer;
+  }
+
   /** The files of all saved states; the server's lists stay. */
   wipe(): void {
     for (const save of this.saves.values()) save.adapters = null;
@@ -185,7 +198,7 @@ export class SimulatedServer {
       if (!slot) return refused(`Maximum number of LoRA adapters (${slots}) reached`);
       slot.model = model;
       this.models.set(model, {
-        ...{ slot, session: body['session_id']!, adapters: freshAdapters(), sampler: null },
+        ...{ slot, session: body['session_id']!, adapters: freshAdapters(), sampler: null, isBegun: false },
       });
       this.options.say(() => `server: ${model} in slot ${this.slots.indexOf(slot)}${dirty(slot)}`);
       return ok({ model_id: model });
@@ -237,6 +250,7 @@ export class SimulatedServer {
     const found = this.models.get(model);
     if (!found) return notLoaded(model);
     const { adapters, slot } = found;
+    found.isBegun = true;
     const gradient = forwardOnly ? null : slot.gradient;
     const { movement } = this.options;
     return ok(writePass(sequences.map((sequence) => passOver(adapters, sequence, movement, gradient))));
@@ -245,6 +259,7 @@ export class SimulatedServer {
   private optimStep(model: string, adam: AdamParams): Answer {
     const found = this.models.get(model);
     if (!found) return notLoaded(model);
+    found.isBegun = true;
     const norm = step(found.adapters, found.slot.gradient, adam);
     if (adam.learning_rate > 0)
       this.options.say(() => `server: ${model} now holds ${this.options.nameOf(found.adapters)}`);
@@ -256,6 +271,8 @@ export class SimulatedServer {
     return this.take('/load_weights', body, () => {
       const found = this.models.get(model);
       if (!found) return notLoaded(model);
+      if (found.isBegun) return refused('load_weights is only for the first request');
+      found.isBegun = true;
       const save = [...this.saves.values()].find((save) => pathOf(save) === path);
       if (!save?.complete) return { status: 404, value: { detail: `checkpoint ${path} is not found` } };
       const wrong = this.wrongLoad;
@@ -308,7 +325,10 @@ export class SimulatedServer {
     const { nameOf, say, movement } = this.options;
     if (found.sampler !== save.name) {
       if (!save.adapters) return refused(`the files of ${path} are missing`);
-      say(() => `server: sampling ${path} puts ${nameOf(save.adapters!)} into ${model}, which held ${nameOf(found.adapters)}`);
+      say(
+        () =>
+          `server: sampling ${path} puts ${nameOf(save.adapters!)} into ${model}, which held ${nameOf(found.adapters)}`,
+      );
       found.adapters = { ...found.adapters, weights: [...save.adapters.weights] };
       found.sampler = save.name;
     }

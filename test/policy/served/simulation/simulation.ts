@@ -10,29 +10,33 @@ import type { Schedule } from './schedule.js';
 import { Scheduler, settled } from './scheduler.js';
 import { type Script, type ScriptedRun, writeScript } from './script.js';
 import { SimulatedServer } from './server.js';
-import { type Verdict, verdictOn } from './verdict.js';
+import { type Inspected, type Verdict, verdictOn } from './verdict.js';
 import { Worker, type World } from './worker.js';
 
 type Task =
   | { kind: 'step'; run: ScriptedRun; step: number }
-  | { kind: 'evaluation' | 'checkpoint'; run: ScriptedRun; step: number };
+  | { kind: 'evaluation' | 'checkpoint' | 'inspection'; run: ScriptedRun; step: number };
 
 const mostWorkers = 3;
 const mostOperations = 60_000;
 /** Failures of one task in a row before a process gives up: a person must look. */
 const mostAttempts = 8;
 const nodes = ['a', 'b', 'c'];
+/** Operations. */
+const wakeEvery = 200;
+const visitEvery = 60;
 
-const scripts = new Map<number, Promise<Script>>();
+const scripts = new Map<string, Promise<Script>>();
 
 /** Simulates a schedule. `trace`: gets the events, in order. */
 export async function simulate(
   schedule: Schedule,
   { trace, Server = SimulatedServer }: { trace?: string[]; Server?: typeof SimulatedServer } = {},
 ): Promise<Verdict> {
-  const { number } = schedule.script;
-  const script = await (scripts.get(number) ??
-    scripts.set(number, writeScript(schedule.script)).get(number)!);
+  const options = JSON.stringify(schedule.script);
+  const known = scripts.get(options) ?? writeScript(schedule.script);
+  scripts.set(options, known);
+  const script = await known;
   return new Simulation(schedule, script, Server, trace).run();
 }
 
@@ -51,9 +55,12 @@ class Simulation {
   private readonly failures: Error[] = [];
   private trainer: Worker | null = null;
   private started = 0;
-  private isHealed = false;
-  private untilVisit: number;
-  private untilWake = Infinity;
+  private phase: 'disturbed' | 'healed' | 'inspected' = 'disturbed';
+  /** Models that hold the last states, as a process says that comes after all others. */
+  private readonly inspected: Inspected[] = [];
+  /** Numbers of operations. */
+  private visitAt: number;
+  private wakeAt = Infinity;
 
   constructor(
     private readonly schedule: Schedule,
@@ -81,7 +88,7 @@ class Simulation {
         kill: (actor) => this.scheduler.kill(actor),
         freeze: (actor) => {
           actor.frozen = true;
-          this.untilWake = random.until(60);
+          this.wakeAt = this.scheduler.operations + random.until(wakeEvery);
         },
         takeOver: () => this.takeOver(),
         lapse: () => this.lapse(),
@@ -92,7 +99,7 @@ class Simulation {
     const sampled: World['sampled'] = (...sample) => this.checkSample(...sample);
     this.world = { memory, scheduler, disturbances, random, say, sampled };
     this.tasks = this.tasksOf();
-    this.untilVisit = random.until(schedule.visitors > 0 ? 60 / schedule.visitors : Infinity);
+    this.visitAt = schedule.visitors > 0 ? random.until(visitEvery / schedule.visitors) : Infinity;
     for (const [key, bytes] of script.records) memory.create(key, bytes);
   }
 
@@ -103,12 +110,18 @@ class Simulation {
       this.scheduler.turn();
       this.scheduler.fireTimers(this.workers);
       this.server.advanceTo(this.scheduler.nowMs);
-      this.disturbances.turn();
     }
     const { memory, server, script, wrongSamples, failures } = this;
     const isEnded = this.scheduler.operations < mostOperations && this.done.size === this.tasks.length;
     return verdictOn({
-      ...{ memory, server, script, wrongSamples, operations: this.scheduler.operations },
+      ...{
+        memory,
+        server,
+        script,
+        wrongSamples,
+        inspected: this.inspected,
+        operations: this.scheduler.operations,
+      },
       failure: isEnded ? null : (failures.at(-1) ?? null),
       isStuck: this.scheduler.operations >= mostOperations,
       nameOf: (adapters) => this.nameOf(adapters),
@@ -119,7 +132,7 @@ class Simulation {
   private direct(): boolean {
     const isBusy = (worker: Worker): boolean => worker.job !== null && !worker.dead && !worker.frozen;
     const isLeft = this.tasks.some((task) => !this.done.has(task));
-    if (!this.isHealed) {
+    if (this.phase === 'disturbed') {
       this.wakeSome();
       this.visit();
       if (isLeft && this.failures.length < 4) {
@@ -130,30 +143,41 @@ class Simulation {
       return true;
     }
     if (this.workers.some(isBusy)) return true;
-    return !this.disturbances.isQuiet;
+    if (this.phase === 'inspected' || isLeft) return false;
+    this.inspect();
+    return true;
   }
 
-  /** From here on nothing goes wrong. Who was frozen goes on, beside a new process that finishes the runs and looks at their last states. */
+  /** From here on nothing goes wrong. Who was frozen goes on, beside a new process that finishes the runs. */
   private heal(): void {
-    this.isHealed = true;
+    this.phase = 'healed';
     this.world.say(() => 'all is well from here on');
     this.disturbances.end();
     this.server.wrongLoad = null;
     for (const worker of this.workers) worker.frozen = false;
-    for (const run of this.script.runs)
-      this.tasks.push({ kind: 'evaluation', run, step: this.schedule.script.steps });
-    const dead = nodes.find((node) => !this.workers.some((worker) => worker.node === node && !worker.dead));
-    const worker = this.start(dead ?? 'd');
-    this.trainer = worker;
-    this.work(worker);
+    const free = nodes.find((node) => !this.workers.some((worker) => worker.node === node && !worker.dead));
+    this.trainer = this.start(free ?? 'd');
+    this.work(this.trainer);
+  }
+
+  /** All have ended but the successor of the last one, which looks at the runs' last states. */
+  private inspect(): void {
+    this.phase = 'inspected';
+    for (const worker of this.workers) this.scheduler.kill(worker);
+    const inspector = this.start(this.trainer?.node ?? 'd');
+    this.trainer = inspector;
+    const step = this.schedule.script.steps;
+    for (const run of this.script.runs) this.tasks.push({ kind: 'inspection', run, step });
+    this.work(inspector);
   }
 
   private wakeSome(): void {
-    if (--this.untilWake > 0) return;
-    this.untilWake = this.random.until(60);
+    const { operations } = this.scheduler;
+    if (operations < this.wakeAt) return;
+    this.wakeAt = operations + this.random.until(wakeEvery);
     const frozen = this.workers.filter((worker) => worker.frozen && !worker.dead);
     if (frozen.length === 0) {
-      this.untilWake = Infinity;
+      this.wakeAt = Infinity;
       return;
     }
     const woken = this.random.pick(frozen);
@@ -163,8 +187,9 @@ class Simulation {
 
   /** A process evaluates a state, often an older one, while another one trains. */
   private visit(): void {
-    if (--this.untilVisit > 0) return;
-    this.untilVisit = this.random.until(60 / this.schedule.visitors);
+    const { operations } = this.scheduler;
+    if (operations < this.visitAt) return;
+    this.visitAt = operations + this.random.until(visitEvery / this.schedule.visitors);
     const visitor = this.idleOrNew(this.trainer);
     if (!visitor) return;
     const run = this.random.pick(this.script.runs);
@@ -250,9 +275,14 @@ class Simulation {
 
   private async take(worker: Worker, { kind, run, step }: Task): Promise<void> {
     if (kind === 'evaluation') return worker.sample(run, step, 2);
+    if (kind === 'inspection') {
+      await worker.sample(run, step, 1);
+      this.inspected.push({ run, step, model: worker.sampledModel });
+      return;
+    }
     if (kind === 'checkpoint') return worker.checkpoint(run, step);
     await worker.collect(run, step);
-    const provenance = !this.isHealed && this.random.chance(0.01) ? 'on a fresh engine' : 'held';
+    const provenance = this.phase === 'disturbed' && this.random.chance(0.01) ? 'on a fresh engine' : 'held';
     await worker.update(run, step, provenance);
   }
 
@@ -273,12 +303,21 @@ class Simulation {
       one.step += 1;
       tasks.push({ kind: 'step', run, step });
       if (random.chance(schedule.evaluations))
-        tasks.push({ kind: 'evaluation', run, step: random.chance(0.6) ? step : run.after + random.below(step - run.after + 1) });
+        tasks.push({
+          kind: 'evaluation',
+          run,
+          step: random.chance(0.6) ? step : run.after + random.below(step - run.after + 1),
+        });
       if (random.chance(schedule.checkpoints)) tasks.push({ kind: 'checkpoint', run, step });
     }
   }
 
-  private checkSample(run: ScriptedRun, step: number, prompt: readonly number[], sample: GenerateResult): void {
+  private checkSample(
+    run: ScriptedRun,
+    step: number,
+    prompt: readonly number[],
+    sample: GenerateResult,
+  ): void {
     const { adapters } = run.states[step]!;
     const all = [...prompt, ...sample.tokens];
     const isWrong = sample.logprobs.some((logprob, at) => {

@@ -1,25 +1,67 @@
-import { expect, test } from 'vitest';
-import { scheduleOf } from './schedule.js';
+// The simulator itself: it is deterministic, finds nothing where nothing is wrong, and notices a server that is. LONGHAUL_SIMULATION_SEED=123
+// replays one seed and prints what happened.
+import { describe, expect, test } from 'vitest';
+import { type Adapters, freshAdapters } from './adapters.js';
+import { type Changes, changed, scheduleOf } from './schedule.js';
+import { SimulatedServer } from './server.js';
 import { simulate } from './simulation.js';
 
-test('smoke', async () => {
-  const first = Number(process.env['FIRST'] ?? 1);
-  const count = Number(process.env['COUNT'] ?? 20);
-  const calm = process.env['CALM'] !== undefined;
-  const began = performance.now();
-  const kinds: Record<string, number> = {};
-  let operations = 0;
-  for (let seed = first; seed < first + count; seed++) {
-    const trace: string[] | undefined = process.env['TRACE'] ? [] : undefined;
-    const schedule = scheduleOf(seed);
-    const verdict = await simulate(calm ? { ...schedule, mostFaults: 0, visitors: 0 } : schedule, trace ? { trace } : {});
-    operations += verdict.operations;
-    kinds[verdict.kind] = (kinds[verdict.kind] ?? 0) + 1;
-    if (verdict.wrongSamples.length) kinds['samples'] = (kinds['samples'] ?? 0) + 1;
-    if (verdict.kind !== 'right') console.log(seed, verdict.kind, verdict.reasons[0], verdict.operations);
-    if (trace) console.log(JSON.stringify(schedule), '\n', trace.join('\n'));
+const replayed = process.env['LONGHAUL_SIMULATION_SEED'];
+
+const undisturbed = { mostFaults: 0, evaluations: 0, visitors: 0 } satisfies Changes;
+
+async function wrongOnes(changes: Changes, Server: typeof SimulatedServer): Promise<number[]> {
+  const wrong: number[] = [];
+  for (let seed = 1; seed <= 40; seed++) {
+    const verdict = await simulate(changed(scheduleOf(seed), changes), { Server });
+    if (verdict.kind === 'wrong') wrong.push(seed);
   }
-  const ms = performance.now() - began;
-  console.log(kinds, 'ms each', ms / count, 'operations each', operations / count);
-  expect(1).toBe(1);
+  return wrong;
+}
+
+if (replayed !== undefined)
+  test('replays a seed', async () => {
+    const trace: string[] = [];
+    const schedule = scheduleOf(Number(replayed));
+    const verdict = await simulate(schedule, { trace });
+    console.log([JSON.stringify(schedule), ...trace, JSON.stringify(verdict, null, 2)].join('\n'));
+    expect(verdict.kind).not.toBe('wrong');
+  });
+
+test('undisturbed schedules end right', async () => {
+  expect(await wrongOnes(undisturbed, SimulatedServer)).toEqual([]);
+});
+
+test('a seed has one trace', async () => {
+  const traces = [[], []] as string[][];
+  for (const trace of traces) await simulate(scheduleOf(5), { trace });
+  expect(traces[0]!.length).toBeGreaterThan(50);
+  expect(traces[1]).toEqual(traces[0]);
+});
+
+describe('control: the simulator notices a server', () => {
+  test('that carries a request out as often as it comes', async () => {
+    class Forgetful extends SimulatedServer {
+      constructor(options: ConstructorParameters<typeof SimulatedServer>[0]) {
+        super({ ...options, numbered: false });
+      }
+    }
+    const lost = { ...undisturbed, mostFaults: 8, faultEvery: 30, faults: { lost: 1 } };
+    expect(await wrongOnes({ ...lost, script: { numbered: true } }, Forgetful)).not.toEqual([]);
+    expect(await wrongOnes({ ...lost, script: { numbered: true } }, SimulatedServer)).toEqual([]);
+  });
+
+  test('that saves no moments', async () => {
+    class Forgetful extends SimulatedServer {
+      override restart(): void {
+        super.restart();
+        for (const save of this.saves.values())
+          if (save.adapters)
+            save.adapters = { ...freshAdapters(), weights: save.adapters.weights } satisfies Adapters;
+      }
+    }
+    const restarts = { ...undisturbed, mostFaults: 3, faults: { restart: 1 } };
+    expect(await wrongOnes(restarts, Forgetful)).not.toEqual([]);
+    expect(await wrongOnes(restarts, SimulatedServer)).toEqual([]);
+  });
 });

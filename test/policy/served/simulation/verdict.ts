@@ -1,6 +1,6 @@
 // What came of a schedule: each batch once in the weights, or a run that is blocked and says why. Anything else is wrong.
 import { lastCommittedStep } from '../../../../src/store/runs/run-records.js';
-import { readInstances, readSavedStates } from '../../../../src/store/runs/served-models.js';
+import { readSavedStates } from '../../../../src/store/runs/served-models.js';
 import { type Adapters, areEqual } from './adapters.js';
 import { type MemoryStore, viewOf } from './memory-store.js';
 import type { Script, ScriptedRun } from './script.js';
@@ -15,7 +15,15 @@ export interface Verdict {
   operations: number;
 }
 
+/** A model from which a process samples the last state of a run. */
+export interface Inspected {
+  run: ScriptedRun;
+  step: number;
+  model: string | null;
+}
+
 export interface Ending {
+  inspected: Inspected[];
   memory: MemoryStore;
   server: SimulatedServer;
   script: Script;
@@ -32,18 +40,23 @@ export async function verdictOn(ending: Ending): Promise<Verdict> {
   const { wrongSamples, operations, failure, isStuck } = ending;
   const reasons: string[] = [];
   for (const run of ending.script.runs) reasons.push(...(await problemsOf(ending, run)));
+  for (const one of ending.inspected) reasons.push(...problemOf(ending, one));
   if (isStuck) reasons.push('it goes on for ever');
-  if (reasons.length > 0) return { kind: 'wrong', reasons, wrongSamples, operations };
-  if (failure)
+  // A person looks at a run that is blocked, so what is wrong in it is not silent.
+  else if (failure)
     return {
       kind: 'blocked',
-      reasons: [`${failure.name}: ${failure.message}`],
+      reasons: [`${failure.name}: ${failure.message}`, ...reasons],
       ...{ wrongSamples, operations },
     };
+  if (reasons.length > 0) return { kind: 'wrong', reasons, wrongSamples, operations };
   return { kind: 'right', reasons, wrongSamples, operations };
 }
 
-async function problemsOf({ memory, server, script, failure, nameOf }: Ending, scripted: ScriptedRun): Promise<string[]> {
+async function problemsOf(
+  { memory, server, script, failure, nameOf }: Ending,
+  scripted: ScriptedRun,
+): Promise<string[]> {
   const { run, states } = scripted;
   const store = viewOf(memory, (_, act) => Promise.resolve(act()));
   const problems: string[] = [];
@@ -57,9 +70,14 @@ async function problemsOf({ memory, server, script, failure, nameOf }: Ending, s
   if (failure) return problems;
   const last = await lastCommittedStep(store, run);
   if (last !== script.options.steps) problems.push(`${run} ended with step ${last}, and nobody said why`);
-  const newest = (await readInstances(store, run)).at(-1);
-  const model = newest && !newest.given_up ? server.models.get(newest.model) : undefined;
-  if (model && !areEqual(model.adapters, states[last]!.adapters))
-    problems.push(`${newest!.model}, the model of ${run}, holds ${nameOf(model.adapters)} after step ${last}`);
   return problems;
+}
+
+/** A model that is only sampled from needs no moments. */
+function problemOf({ server, nameOf }: Ending, { run, step, model }: Inspected): string[] {
+  const held = server.models.get(model ?? '')?.adapters;
+  const { weights } = run.states[step]!.adapters;
+  if (held && weights.every((weight, at) => weight === held.weights[at])) return [];
+  const found = held ? nameOf(held) : 'nothing';
+  return [`${model}, the model of ${run.run}, holds ${found} after step ${step}`];
 }

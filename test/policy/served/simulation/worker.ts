@@ -62,6 +62,11 @@ export class Worker implements Actor {
     [this.store, this.service, this.engine] = [store, service, engine];
   }
 
+  /** The server's model that it samples from. */
+  get sampledModel(): string | null {
+    return /^tinker:\/\/([^/]+)/.exec(this.engine.sampled?.path ?? '')?.[1] ?? null;
+  }
+
   /** As planStep and collectRollouts do it. */
   async collect(scripted: ScriptedRun, step: number): Promise<void> {
     const { run } = scripted;
@@ -165,7 +170,9 @@ class SimulatedClient extends TinkerClient {
   }
 
   protected override async fetch(
-    ...[path, body, , signal, , method = body === undefined ? 'GET' : 'POST']: Parameters<TinkerClient['fetch']>
+    ...[path, body, , signal, , method = body === undefined ? 'GET' : 'POST']: Parameters<
+      TinkerClient['fetch']
+    >
   ): ReturnType<TinkerClient['fetch']> {
     const { scheduler, disturbances } = this.world;
     signal?.throwIfAborted();

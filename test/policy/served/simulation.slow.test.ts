@@ -1,0 +1,12 @@
+// 10,000 schedules of runs on a Tinker server, with processes that die, freeze and overlap, and a server that restarts, loses and lies: each
+// batch ends once in the weights, or the run is blocked and says why.
+import { expect, test } from 'vitest';
+import { simulateMany } from './simulation/many-schedules.js';
+
+const schedules = 10_000;
+
+test('each schedule ends with each batch once in the weights, or blocked and said', async () => {
+  const { right, blocked } = await simulateMany(1, schedules);
+  expect(right + blocked).toBe(schedules);
+  expect(right).toBeGreaterThan(schedules / 2);
+});

@@ -1,0 +1,71 @@
+// Simulates the schedules of many seeds, in two processes of their own.
+import { spawn } from 'node:child_process';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+
+export interface Summary {
+  right: number;
+  blocked: number;
+  wrong: number;
+  /** Schedules in which samples of a state came from other weights. */
+  wrongSamples: number;
+  operations: number;
+  seconds: number;
+}
+
+interface Found {
+  seed: number;
+  kind: 'right' | 'blocked' | 'wrong';
+  reasons: string[];
+}
+
+const processes = 2;
+/** Failures that a message shows. */
+const mostShown = 10;
+
+/** Throws if a schedule ends wrong; the message says how to replay it. */
+export async function simulateMany(first: number, last: number): Promise<Summary> {
+  const each = Math.ceil((last - first + 1) / processes);
+  const parts = Array.from({ length: processes }, (_, at) => {
+    const from = first + at * each;
+    return simulatePart(from, Math.max(0, Math.min(each, last - from + 1)));
+  });
+  const ended = await Promise.all(parts);
+  const wrong = ended.flatMap(({ found }) => found).filter(({ kind }) => kind === 'wrong');
+  if (wrong.length > 0) {
+    const shown = wrong.slice(0, mostShown).map(({ seed, reasons }) => `  ${seed}: ${reasons[0]}`);
+    throw new Error(
+      `${wrong.length} of ${last - first + 1} schedules end wrong. Seeds:\n${shown.join('\n')}\nTo see what happens: ` +
+        `LONGHAUL_SIMULATION_SEED=${wrong[0]!.seed} npx vitest run --project pure test/policy/served/simulation/simulator.test.ts`,
+    );
+  }
+  const [one, ...others] = ended.map(({ summary }) => summary);
+  return others.reduce(
+    (sum, part) => ({
+      right: sum.right + part.right,
+      blocked: sum.blocked + part.blocked,
+      wrong: sum.wrong + part.wrong,
+      wrongSamples: sum.wrongSamples + part.wrongSamples,
+      operations: sum.operations + part.operations,
+      seconds: Math.max(sum.seconds, part.seconds),
+    }),
+    one!,
+  );
+}
+
+async function simulatePart(first: number, count: number): Promise<{ found: Found[]; summary: Summary }> {
+  const path = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
+  const register = path('../../../support/preloads/typescript-register.mjs');
+  const runner = spawn(
+    process.execPath,
+    ['--import', register, path('./runner.ts'), `${first}`, `${count}`],
+    {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    },
+  );
+  const lines: unknown[] = [];
+  for await (const line of createInterface({ input: runner.stdout })) lines.push(JSON.parse(line));
+  if (runner.exitCode === null) await new Promise((resolve) => runner.once('exit', resolve));
+  if (runner.exitCode !== 0) throw new Error(`the schedules from ${first} on ended with ${runner.exitCode}`);
+  return { summary: lines.pop() as Summary, found: lines as Found[] };
+}

@@ -1,0 +1,33 @@
+// A process of its own that simulates the schedules of some seeds, since it takes long: `runner.ts FIRST COUNT [CHANGES]`. Each schedule that does
+// not end right is one line of JSON, and the last line counts all. CHANGES is JSON in place of a part of each schedule, such as
+// `{"faults":{"kill":1},"visitors":0}`.
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { setPriority } from 'node:os';
+import { changed, scheduleOf, type Changes } from './schedule.js';
+import { simulate } from './simulation.js';
+
+// Tests that run beside this wait for deadlines.
+setPriority(10);
+// It tells what a request was sent for, which nobody asks here, and makes every promise of the process dearer.
+AsyncLocalStorage.prototype.run = <R, Args extends unknown[]>(
+  _: unknown,
+  use: (...args: Args) => R,
+  ...args: Args
+): R => use(...args);
+
+const [first, count] = process.argv.slice(2, 4).map(Number) as [number, number];
+const changes = JSON.parse(process.argv[4] ?? '{}') as Changes;
+
+const began = performance.now();
+const counts = { right: 0, blocked: 0, wrong: 0 };
+let [operations, wrongSamples] = [0, 0];
+for (let seed = first; seed < first + count; seed++) {
+  const verdict = await simulate(changed(scheduleOf(seed), changes));
+  counts[verdict.kind] += 1;
+  operations += verdict.operations;
+  if (verdict.wrongSamples.length > 0) wrongSamples += 1;
+  if (verdict.kind !== 'right' || verdict.wrongSamples.length > 0)
+    console.log(JSON.stringify({ seed, ...verdict }));
+}
+const seconds = (performance.now() - began) / 1000;
+console.log(JSON.stringify({ ...counts, wrongSamples, operations, seconds }));
