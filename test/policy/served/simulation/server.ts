@@ -274,7 +274,7 @@ export class SimulatedServer {
       if (found.isBegun) return refused('load_weights is only for the first request');
       found.isBegun = true;
       const save = [...this.saves.values()].find((save) => pathOf(save) === path);
-      if (!save?.complete) return { status: 404, value: { detail: `checkpoint ${path} is not found` } };
+      if (!save?.complete) return refused(`checkpoint ${path} is not found`);
       const wrong = this.wrongLoad;
       this.wrongLoad = null;
       const adapters = wrong ? wrong(save) : save.adapters;
@@ -321,7 +321,7 @@ export class SimulatedServer {
     const model = path.replace('tinker://', '').split('/')[0] as string;
     const found = this.models.get(model);
     if (!found) return notLoaded(model);
-    if (!save?.complete) return { status: 404, value: { detail: `checkpoint ${path} is not found` } };
+    if (!save?.complete) return refused(`checkpoint ${path} is not found`);
     const { nameOf, say, movement } = this.options;
     if (found.sampler !== save.name) {
       if (!save.adapters) return refused(`the files of ${path} are missing`);

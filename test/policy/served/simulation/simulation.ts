@@ -112,7 +112,7 @@ class Simulation {
       this.server.advanceTo(this.scheduler.nowMs);
     }
     const { memory, server, script, wrongSamples, failures } = this;
-    const isEnded = this.scheduler.operations < mostOperations && this.done.size === this.tasks.length;
+    const isEnded = this.tasks.every((task) => this.done.has(task));
     return verdictOn({
       ...{
         memory,
@@ -193,8 +193,9 @@ class Simulation {
     const visitor = this.idleOrNew(this.trainer);
     if (!visitor) return;
     const run = this.random.pick(this.script.runs);
-    const step = this.random.below(this.committed(run) + 1);
-    if (step < run.after) return;
+    const step = run.after + this.random.below(this.committed(run) - run.after + 1);
+    // The parent may not have come to the fork yet.
+    if (step > 0 && this.committed(this.script.runs[0]!) < run.after) return;
     this.world.say(() => `${visitor.name} evaluates step ${step} of ${run.run}`);
     void this.attempt(visitor, { kind: 'evaluation', run, step });
   }
