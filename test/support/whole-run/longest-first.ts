@@ -14,6 +14,7 @@ const longest = [
   'e2e/fork-and-rewind',
   'e2e/faults/faults',
   'policy/served/exactly-once',
+  'policy/served/simulation',
 ];
 
 export default class LongestFirst extends BaseSequencer {
