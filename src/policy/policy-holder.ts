@@ -24,6 +24,7 @@ const unattended: Attended = { signal: new AbortController().signal, progress: (
 export class PolicyHolder {
   readonly engine: PolicyEngine;
   readonly keeper: StateKeeper;
+  private readers = 0;
 
   constructor(private readonly options: PolicyHolderOptions) {
     this.engine = options.engine;
@@ -44,9 +45,15 @@ export class PolicyHolder {
       for (;;) {
         const done = await lock.shared(async () => {
           await this.refuseOtherNumerics(run, numerics, attempt);
-          if ((await this.keeper.held()) !== state) return null;
-          ensuring.end();
-          return { value: await use(state) };
+          this.readers += 1;
+          try {
+            if ((await this.keeper.held()) !== state) return null;
+            ensuring.end();
+            return { value: await use(state) };
+          } finally {
+            this.readers -= 1;
+            if (this.readers === 0) await this.keeper.idle?.();
+          }
         }, attempt.signal);
         if (done) return done.value;
         const restore = async (): Promise<void> => {

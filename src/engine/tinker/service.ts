@@ -57,6 +57,8 @@ export interface CreatedModel {
   session: string;
 }
 
+type CreationOptions = WaitOptions & { waits?: boolean };
+
 const beatMs = 10_000;
 /** A process that uses its models no more, because their run has ended, must not keep their places on the server. */
 const idleMs = 15 * 60_000;
@@ -95,12 +97,13 @@ export class TinkerService {
 
   /**
    * A model with fresh adapters, in a session of its own. It is made twice: on some servers a slot keeps the gradients of the model that was
-   * there before, and the first one would train on them. `once`: a probe wants to see such gradients.
+   * there before, and the first one would train on them. `once`: a probe wants to see such gradients. `waits`: for a free place, up to
+   * `maxWaitMs`; else the server's refusal is thrown (`isFull`).
    */
   async createModel(
     base: string,
     lora: ServedLora,
-    { once = false, ...options }: WaitOptions & { once?: boolean } = {},
+    { once = false, ...options }: CreationOptions & { once?: boolean } = {},
   ): Promise<CreatedModel> {
     if (this.unloads && !once) {
       const { model, session } = await this.create(base, lora, options);
@@ -118,7 +121,8 @@ export class TinkerService {
    * No number makes a creation one request: where its answer is lost, the model that may be there ends with its session, minutes later. One
    * that was given up is unloaded, since others wait for its place.
    */
-  private async create(base: string, lora: ServedLora, options: WaitOptions): Promise<CreatedModel> {
+  private async create(base: string, lora: ServedLora, options: CreationOptions): Promise<CreatedModel> {
+    const { waits = true } = options;
     const giveUpAt = this.client.now() + (options.maxWaitMs ?? 0);
     for (let lost = 1; ;) {
       const session = await this.newSession(options);
@@ -137,7 +141,8 @@ export class TinkerService {
           await this.unload(made, { signal: AbortSignal.timeout(givenUpWithinMs) }).catch(() => undefined);
         this.release(session);
         options.signal?.throwIfAborted();
-        if (isFull(error) && this.client.now() < giveUpAt) await this.client.pause(placePauseMs, options);
+        if (isFull(error) && waits && this.client.now() < giveUpAt)
+          await this.client.pause(placePauseMs, options);
         else if (!(error instanceof InDoubt) || lost++ === mostCreations) throw error;
         options.onWaiting?.({ reason: error.message });
       }
@@ -314,7 +319,8 @@ export class TinkerService {
   }
 }
 
-function isFull(error: unknown): error is TinkerRefused {
+/** All places for models are taken. */
+export function isFull(error: unknown): error is TinkerRefused {
   return (
     error instanceof TinkerRefused && /maximum number|too many (models|adapters)|no free/i.test(error.detail)
   );

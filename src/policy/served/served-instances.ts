@@ -3,7 +3,12 @@ import { InDoubt, ModelLost, TinkerRefused } from '../../engine/tinker/call-erro
 import type { WaitOptions } from '../../engine/tinker/futures.js';
 import type { TinkerEngine } from '../../engine/tinker/sampling.js';
 import { itemOf, sentFor } from '../../engine/tinker/sent-tokens.js';
-import type { CreatedModel, TinkerService } from '../../engine/tinker/service.js';
+import {
+  type CreatedModel,
+  isFull,
+  type ServedLora,
+  type TinkerService,
+} from '../../engine/tinker/service.js';
 import { BadTinkerAnswer } from '../../engine/tinker/wire.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
@@ -209,7 +214,8 @@ export class ServedInstances {
       const paths =
         from === 0 ? [null] : (await this.log.savedAt(run, from)).map(({ path }) => path).reverse();
       for (const path of paths) {
-        const created = await service.createModel(name, { rank, seed: seed ?? spec.seed }, options);
+        const lora = { rank, seed: seed ?? spec.seed };
+        const created = await this.createModel(name, lora, options, evaluates);
         const moments = zeroMoments && !isUpdated && path !== null ? { moments: 'zero' as const } : {};
         const problem =
           path === null
@@ -257,6 +263,34 @@ export class ServedInstances {
     if (newest) await recordGivenUp(this.options.store, newest, this.options.by);
     const models = new Set(earlier.map(({ model }) => model));
     for (const model of [...models].slice(-mostUnloaded)) await this.unload(model, options);
+  }
+
+  /** If a model that is only sampled finds no place, this process's trained one ends first: else processes could wait for each other. */
+  private async createModel(
+    name: string,
+    lora: ServedLora,
+    options: WaitOptions,
+    evaluates: boolean,
+  ): Promise<CreatedModel> {
+    const { service } = this.options;
+    if (!evaluates || !this.driven) return service.createModel(name, lora, options);
+    try {
+      return await service.createModel(name, lora, { ...options, waits: false });
+    } catch (error) {
+      if (!isFull(error)) throw error;
+    }
+    const { instance } = this.driven;
+    await this.giveUp(instance);
+    await this.unload(instance.record.model, options);
+    return service.createModel(name, lora, options);
+  }
+
+  /** Never throws: a model that is left ends with its session. */
+  async endEvaluating(options: WaitOptions): Promise<void> {
+    if (!this.evaluating) return;
+    const { instance } = this.evaluating;
+    await this.giveUp(instance);
+    await this.unload(instance.record.model, options).catch(() => undefined);
   }
 
   /** Loads a saved state as the model's first request. Returns why the model cannot be used: it has no state, or another one. */

@@ -104,6 +104,10 @@ export class ServedStates implements StateKeeper {
     else if (isMixed) await this.instances.begin(record, step, options);
   }
 
+  idle(): Promise<void> {
+    return this.instances.endEvaluating({ maxWaitMs: 0 });
+  }
+
   forget(): Promise<void> {
     return this.instances.forget();
   }

@@ -98,7 +98,8 @@ async function launch(python: string, folder: string, model: string, port: numbe
 }
 
 async function endGroup(server: ChildProcess): Promise<void> {
-  const over = server.exitCode === null ? once(server, 'exit') : null;
+  const isOver = server.exitCode !== null || server.signalCode !== null;
+  const over = isOver ? null : once(server, 'exit');
   try {
     process.kill(-(server.pid as number), 'SIGKILL');
   } catch {

@@ -40,15 +40,17 @@ test('a seed has one trace', async () => {
 });
 
 describe('control: the simulator notices a server', () => {
-  test('that carries a request out as often as it comes', async () => {
-    class Forgetful extends SimulatedServer {
-      constructor(options: ConstructorParameters<typeof SimulatedServer>[0]) {
-        super({ ...options, numbered: false });
+  const restarts = { ...undisturbed, mostFaults: 3, faults: { restart: 1 } };
+
+  test('whose saved states are a little off, less than a check of the weights notices', async () => {
+    class Rough extends SimulatedServer {
+      override restart(): void {
+        super.restart();
+        for (const { adapters } of this.saves.values()) if (adapters) adapters.weights[0]! += 1e-3;
       }
     }
-    const lost = { ...undisturbed, mostFaults: 8, faultEvery: 30, faults: { lost: 1 } };
-    expect(await wrongOnes({ ...lost, script: { numbered: true } }, Forgetful)).not.toEqual([]);
-    expect(await wrongOnes({ ...lost, script: { numbered: true } }, SimulatedServer)).toEqual([]);
+    expect(await wrongOnes(restarts, Rough)).not.toEqual([]);
+    expect(await wrongOnes(restarts, SimulatedServer)).toEqual([]);
   });
 
   test('that saves no moments', async () => {
@@ -60,8 +62,6 @@ describe('control: the simulator notices a server', () => {
             save.adapters = { ...freshAdapters(), weights: save.adapters.weights } satisfies Adapters;
       }
     }
-    const restarts = { ...undisturbed, mostFaults: 3, faults: { restart: 1 } };
     expect(await wrongOnes(restarts, Forgetful)).not.toEqual([]);
-    expect(await wrongOnes(restarts, SimulatedServer)).toEqual([]);
   });
 });

@@ -73,20 +73,21 @@ export class Worker implements Actor {
     if (await readUpdateIfAny(this.store, run, step)) return;
     const { plan } = scripted.steps[step - scripted.after - 1]!;
     await this.store.create(plan.key, plan.bytes);
-    await this.sample(scripted, step - 1, 1 + this.world.random.below(3));
+    await this.sample(scripted, step - 1, 1 + this.world.random.below(3), true);
   }
 
-  /** As evaluations and sweeps do it. */
-  async sample(scripted: ScriptedRun, step: number, count: number): Promise<void> {
+  /** As evaluations and sweeps do it; `trains`: as the run itself does it. */
+  async sample(scripted: ScriptedRun, step: number, count: number, trains = false): Promise<void> {
     const one = async (state: Digest, sample: number): Promise<void> => {
       const tokens = [...prompt, sample];
       const request = { state, tokens, temperature: 1, max_new_tokens: sampleTokens, stop_tokens: [] };
       const key = { seed: 1, domain: 'train', step, slot: 0, sample } as const;
       this.world.sampled(scripted, step, tokens, await this.engine.generate({ ...request, key }));
     };
-    await this.holder.withState(scripted.run, step, async (state) => {
+    const use = async (state: Digest): Promise<void> => {
       for (let sample = 0; sample < count; sample++) await one(state, sample);
-    });
+    };
+    await this.holder.withState(scripted.run, step, use, { ...unattended(), trains });
   }
 
   /** As updatePolicy does it. */
@@ -116,12 +117,13 @@ export class Worker implements Actor {
       this.holder.apply({ run, step, plan: plan.record, batch: batch.digest, stepId });
     const result = await this.holder.alone(run, step - 1, stepId, apply, undefined, provenance);
     // What else the result has is for the record.
-    const { state, applied, metrics, ...observed } = result;
+    const { state, applied, metrics, rescored, ...observed } = result;
     return {
-      schema: 'longhaul.update/2',
+      schema: 'longhaul.update/4',
       identity: {
         ...{ run, step, kind: 'grpo', plan: plan.digest, batch: batch.digest, step_id: stepId },
         ...{ previous_state: plan.record.previous_state, state, numerics, applied, outcomes: [[1, 0]] },
+        ...(rescored ? { rescored } : {}),
       },
       observed: {
         ...observed,
@@ -136,8 +138,8 @@ export class Worker implements Actor {
   async checkpoint({ run, record }: ScriptedRun, step: number): Promise<void> {
     const { store, service, engine } = this;
     const committed = { run, step, state: await readState(store, run, step) };
-    await this.holder.keep(committed, { signal: new AbortController().signal, progress: () => undefined });
-    if ((await this.holder.keeper.problemOf(committed, new AbortController().signal)) !== null) return;
+    await this.holder.keep(committed, { ...unattended(), trains: true });
+    if ((await this.holder.keeper.problemOf(committed, unattended().signal)) !== null) return;
     const { project, model } = checkpointHome(record);
     await recordFunction(store, checkpointManifestKey({ project, model, run }, step), 'checkpoint', {
       ...{ schema: 'longhaul.checkpoint/1', run, step, state: committed.state, numerics },
@@ -147,6 +149,8 @@ export class Worker implements Actor {
     await removeSaved({ store, service, by: this.node, log }, run, engine.sampled?.path);
   }
 }
+
+const unattended = () => ({ signal: new AbortController().signal, progress: () => undefined });
 
 const at = '2026-01-02T03:04:05.678Z';
 
