@@ -191,7 +191,7 @@ async function applyAgain(
     if (!after) continue;
     steps.checked += 1;
     if (tellsApart(after, tolerance)) steps.toldApart += 1;
-    if (!isSame(compared(after, served.check.logprobs, tolerance))) steps.differs ??= step;
+    if (!isSame(compared(after, served.check.logprobs, tolerance, true))) steps.differs ??= step;
   }
   return steps;
 }

@@ -66,6 +66,8 @@ export class ServedInstance {
   holds: Holding | null;
   private sampled: { state: Digest; path: string } | null = null;
   private trained: boolean;
+  /** The last batch was applied again: other instances' log-probs were recorded for it. */
+  private again: boolean;
 
   /** `next`: number of the next training request. */
   constructor(
@@ -74,8 +76,10 @@ export class ServedInstance {
     private readonly service: TinkerService,
     holds: Holding,
     private next: number,
+    again = false,
   ) {
     this.holds = holds;
+    this.again = again;
     this.trained = holds.step > record.step;
   }
 
@@ -106,7 +110,8 @@ export class ServedInstance {
     const model_id = this.record.model;
     const loss = servedLoss(step.plan.loss);
     const figures = new PassFigures();
-    if (step.before) this.require(step.before, await this.logprobsOf(step.before.data, options, number++));
+    if (step.before)
+      this.require(step.before, await this.logprobsOf(step.before.data, options, number++), this.again);
     let rescored: Rescored | undefined;
     if (isRescored(step.plan)) {
       const first = number;
@@ -135,7 +140,7 @@ export class ServedInstance {
       watched.map((datum) => before.get(datum) ?? {}),
     );
     const check = recordedCheck(first, after);
-    if (step.after) this.require({ ...step.after, step: step.step }, after);
+    if (step.after) this.require({ ...step.after, step: step.step }, after, true);
     const state = nameOfState(step.plan.previous_state, step.stepId);
     const saved =
       isSaved(this.spec, step.step) && this.record.purpose === undefined
@@ -145,6 +150,7 @@ export class ServedInstance {
           }
         : undefined;
     this.next = number;
+    this.again = step.after !== undefined;
     this.holds = { step: step.step, state };
     return {
       ...{ state, applied: true, metrics: figures.metrics() },
@@ -154,8 +160,8 @@ export class ServedInstance {
     };
   }
 
-  private require(check: Omit<WeightCheck, 'data'>, found: readonly number[]): void {
-    const weights = compared(check, found, weightsTolerance(this.served));
+  private require(check: Omit<WeightCheck, 'data'>, found: readonly number[], appliedAgain = false): void {
+    const weights = compared(check, found, weightsTolerance(this.served), appliedAgain);
     if (!isSame(weights))
       throw new OtherWeights(
         `${this.record.model} does not hold the weights after step ${check.step}: ${differenceText(check, weights)}`,

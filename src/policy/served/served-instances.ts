@@ -61,6 +61,8 @@ export class ServedInstances {
   private evaluating: Driven | null = null;
   /** Models that are not used any more, by the server's ids. */
   private readonly givenUp = new Set<string>();
+  /** Saved states that did not load: each try costs a model. */
+  private readonly lost = new Set<string>();
 
   constructor(
     private readonly options: ServedInstancesOptions,
@@ -158,7 +160,8 @@ export class ServedInstances {
     if (!instance || instance.given_up || instance.node !== by) return null;
     if (instance.step > step || this.givenUp.has(instance.model)) return null;
     const loads = instance.path === null ? 0 : 1;
-    const taken = (await this.log.taken(instance, step)) ?? { step: instance.step, requests: loads };
+    const began = { step: instance.step, requests: loads, again: undefined };
+    const taken = (await this.log.taken(instance, step)) ?? began;
     if (await this.log.hasNonFinite(run, taken.step + 1, step)) return null;
     if (!servedOf(spec).numbered) {
       // A batch that was sent would be sent twice.
@@ -169,7 +172,7 @@ export class ServedInstances {
     const holds = { step: taken.step, state: await readState(store, run, taken.step) };
     this.keepAlive(instance);
     this.options.log(`${run} goes on with ${instance.model} on the server, at step ${taken.step}`);
-    return new ServedInstance(instance, spec, service, holds, taken.requests + 1);
+    return new ServedInstance(instance, spec, service, holds, taken.requests + 1, taken.again);
   }
 
   /** A new model that holds the state after `step`, with the moments of its optimizer. */
@@ -214,6 +217,10 @@ export class ServedInstances {
       const paths =
         from === 0 ? [null] : (await this.log.savedAt(run, from)).map(({ path }) => path).reverse();
       for (const path of paths) {
+        if (path !== null && this.lost.has(path)) {
+          passedOver.push(path);
+          continue;
+        }
         const lora = { rank, seed: seed ?? spec.seed };
         const created = await this.createModel(name, lora, options, evaluates);
         const moments = zeroMoments && !isUpdated && path !== null ? { moments: 'zero' as const } : {};
@@ -226,6 +233,7 @@ export class ServedInstances {
             `${run}: ${path}, the saved state of step ${from}, ${problem}: an older one is used`,
           );
           passedOver.push(path);
+          this.lost.add(path);
           continue;
         }
         // A model is recorded once it holds what its record says: a successor would not load it again.

@@ -65,15 +65,18 @@ export function recordedCheck(before: readonly number[], after: readonly number[
 }
 
 /**
- * A state that lacks the check's step is as far away as the step moved these log-probs, so half of that is the bound. `tolerance`: distance
- * within which this server gives equal weights (`model.served.weights_tolerance`).
+ * A state that lacks the check's step is as far away as the step moved these log-probs. The bound is a tenth of that; half of it after a batch
+ * was applied again, since servers may add up gradients in another order. `tolerance`: distance within which this server gives equal weights
+ * (`model.served.weights_tolerance`).
  */
 export function compared(
   { logprobs, moved }: RecordedCheck,
   found: readonly number[],
   tolerance: number,
+  appliedAgain = false,
 ): CheckedWeights {
-  return { distance: meanDistance(logprobs, found), bound: Math.max(moved / 2, tolerance) };
+  const bound = Math.max(moved / (appliedAgain ? 2 : 10), tolerance);
+  return { distance: meanDistance(logprobs, found), bound };
 }
 
 export function isSame({ distance, bound }: CheckedWeights): boolean {

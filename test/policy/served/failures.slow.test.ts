@@ -1,12 +1,10 @@
-// What servers and networks do to a run on a Tinker server: answers that are lost, doubled or late, a server that dies, two workers at once. The run
-// ends with the same log-probs. A control shows that it would not without the flush.
-import { setTimeout as delay } from 'node:timers/promises';
+// What networks do to a run on a Tinker server: answers that are lost, doubled or late; and two workers at once. The run ends with the same
+// log-probs. A control shows that it would not without the flush.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { TinkerClient } from '../../../src/engine/tinker/futures.js';
 import { type AdamParams, TinkerService } from '../../../src/engine/tinker/service.js';
 import type { PassRequest, PassResult } from '../../../src/engine/tinker/wire.js';
-import { episodesFolder } from '../../../src/store/objects/layout.js';
 import { readState } from '../../../src/store/runs/run-records.js';
 import { readInstances } from '../../../src/store/runs/served-models.js';
 import { type Harness, run } from '../../activities/fixture.js';
@@ -19,16 +17,13 @@ import {
   furthest,
   lastStep,
   passOne,
-  type ServedNode,
   type ServedWorld,
   startServedWorld,
   trainOn,
   update,
   python,
 } from './fixture.js';
-
-/** Waits are as long as in use, but for the pauses between tries. */
-const shortPauses = { pause: (ms: number) => delay(ms / 20) };
+import { shortPauses, train, untilDone } from './persistent-training.js';
 
 describe.skipIf(!python)('a run on a Tinker server that fails', () => {
   let world: ServedWorld;
@@ -53,26 +48,6 @@ describe.skipIf(!python)('a run on a Tinker server that fails', () => {
   async function expectSameEnd(harness: Harness): Promise<void> {
     expect(await distance(harness)).toBeLessThanOrEqual(1e-6);
     expect((await auditRun(harness.store, run)).violations).toEqual([]);
-  }
-
-  /** Takes all steps as Temporal does: an activity that fails is tried again, on the node that `nodeAt` gives. */
-  async function train(harness: Harness, nodeAt: (step: number, attempt: number) => ServedNode) {
-    const episodes = new Map<string, string | null>();
-    await commitServedBase(harness, nodeAt(0, 1));
-    for (let step = 1; step <= lastStep; step++) {
-      const planned = await harness.plan(step);
-      await untilDone((attempt) => collect(harness, nodeAt(step, attempt), planned, attempt));
-      await passOne(harness, step);
-      for await (const { key } of harness.store.list(episodesFolder(run, step)))
-        episodes.set(key, await digestOf(harness, key));
-      await untilDone((attempt) => update(harness, nodeAt(step, attempt), planned, attempt));
-    }
-    // No finished episode was sampled again.
-    for (const [key, digest] of episodes) expect(await digestOf(harness, key)).toBe(digest);
-  }
-
-  async function digestOf({ store }: Harness, key: string): Promise<string> {
-    return Buffer.from((await store.get(key))!).toString('base64');
   }
 
   describe('by a network between', () => {
@@ -148,31 +123,6 @@ describe.skipIf(!python)('a run on a Tinker server that fails', () => {
       await expect(collect(harness, node, planned)).rejects.toMatchObject({ name: 'PolicyServerDenied' });
       proxy.plan(() => null);
       await collect(harness, node, planned, 2);
-    });
-  });
-
-  describe('by its own end', () => {
-    /** A node whose server dies, and is started again, right after the n-th submission of each call. */
-    function killing(harness: Harness, submissions: Record<string, number>): ServedNode {
-      const client = new (class extends TinkerClient {
-        override async call<T extends object>(...args: Parameters<TinkerClient['call']>): Promise<T> {
-          const answer = await super.call<T>(...args);
-          const left = submissions[args[0]];
-          if (left !== undefined) submissions[args[0]] = left - 1;
-          if (left === 1) await world.server.restart();
-          return answer;
-        }
-      })({ url: world.server.url, ...shortPauses });
-      return world.node(harness, { service: new TinkerService(client) });
-    }
-
-    test('ends the same where it was killed amid rollouts, behind an optimizer’s step and amid a save', async () => {
-      const harness = await world.open();
-      const calls: Record<string, number> = { '/asample': 6, '/optim_step': 4, '/save_weights': 4 };
-      const node = killing(harness, calls);
-      await train(harness, () => node);
-      expect(Object.values(calls).every((left) => left <= 0)).toBe(true);
-      await expectSameEnd(harness);
     });
   });
 
@@ -277,15 +227,3 @@ describe.skipIf(!python)('a run on a Tinker server that fails', () => {
     });
   });
 });
-
-/** As Temporal tries an activity again, after ever longer pauses. */
-async function untilDone<T>(attempt: (number: number) => Promise<T>, pauseMs = 100): Promise<T> {
-  for (let number = 1; ; number++) {
-    try {
-      return await attempt(number);
-    } catch (error) {
-      if (number === 6) throw error;
-      await delay(pauseMs * 2 ** number);
-    }
-  }
-}
