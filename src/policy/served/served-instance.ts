@@ -164,7 +164,8 @@ export class ServedInstance {
     const weights = compared(check, found, weightsTolerance(this.served), appliedAgain);
     if (!isSame(weights))
       throw new OtherWeights(
-        `${this.record.model} does not hold the weights after step ${check.step}: ${differenceText(check, weights)}`,
+        `${this.record.model} does not hold the weights after step ${check.step}: ${differenceText(check, weights)}. If this ` +
+          'server gives equal weights other log-probs, a fork needs a larger model.served.weights_tolerance',
       );
   }
 
