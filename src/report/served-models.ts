@@ -7,9 +7,9 @@ const meaning =
   'Only the newest model is trained: one that was lost or in doubt is given up, and the next begins with a saved state and applies the ' +
   'batches after it again, so that each batch is in the weights once.';
 
-/** Null for a run without models on a server. */
+/** Without those that were only sampled. Null for a run without models on a server. */
 export function servedModelsTable(instances: readonly InstanceRecord[]): string | null {
-  const begun = instances.filter(({ given_up }) => given_up === undefined);
+  const begun = instances.filter(({ given_up, purpose }) => given_up === undefined && purpose === undefined);
   if (begun.length === 0) return null;
   const rows = table(begun, [
     { title: 'the server’s id', cell: ({ model }) => `<code>${escapeHtml(model)}</code>` },

@@ -30,6 +30,17 @@ describe('the models of a run on a Tinker server', () => {
     expect(html).not.toMatch(/<[bi]>/);
   });
 
+  test('are those that were trained', () => {
+    const sampled: InstanceRecord = {
+      ...second,
+      schema: 'longhaul.instance/2',
+      purpose: 'evaluate',
+      node: 'b',
+    };
+    expect(servedModelsTable([instance, sampled])).not.toContain('model_&lt;b&gt;2');
+    expect(servedModelsTable([sampled])).toBeNull();
+  });
+
   describe('have a section in the report', () => {
     let page: (instances?: readonly InstanceRecord[]) => string;
     beforeAll(async () => {
