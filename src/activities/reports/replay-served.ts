@@ -14,7 +14,13 @@ import {
 } from '../../policy/served/served-instance.js';
 import { servedOf } from '../../policy/served/served-instances.js';
 import { ServedLog } from '../../policy/served/served-log.js';
-import { checkedSequences, compared, isSame, tellsApart } from '../../policy/served/weight-check.js';
+import {
+  checkedSequences,
+  compared,
+  forCheck,
+  isSame,
+  tellsApart,
+} from '../../policy/served/weight-check.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import type { RunSpec } from '../../spec/run-spec.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
@@ -259,10 +265,7 @@ async function logprobsOf(
 ): Promise<number[]> {
   const logprobs: number[] = [];
   for (const chunk of requestsOf(record.spec, step)) {
-    const data = chunk.map(({ tokens, inputs: { target_tokens, weights } }) => ({
-      tokens,
-      inputs: { target_tokens: target_tokens!, weights: weights! },
-    }));
+    const data = forCheck(chunk);
     const { outputs } = await service.pass(
       { model_id, data, loss_fn: 'cross_entropy', forward_only: true },
       { ...waiting, repeatable: true },

@@ -1,4 +1,5 @@
-// A run's model on a Tinker server: the one that this process drives, the one that another process left, or a new one (R33, R35).
+// A run's models on a Tinker server: the one that this process trains, the one that this node's last process left, or a new one; and one that is
+// only sampled (R33, R35).
 import { InDoubt, ModelLost, TinkerRefused } from '../../engine/tinker/call-errors.js';
 import type { WaitOptions } from '../../engine/tinker/futures.js';
 import type { TinkerEngine } from '../../engine/tinker/sampling.js';
@@ -156,7 +157,7 @@ export class ServedInstances {
   private async resumed(record: RunRecord, step: number): Promise<ServedInstance | null> {
     const { store, service, by } = this.options;
     const { run, spec } = record;
-    const instance = (await readTrained(this.options.store, run)).at(-1);
+    const instance = (await readTrained(store, run)).at(-1);
     if (!instance || instance.given_up || instance.node !== by) return null;
     if (instance.step > step || this.givenUp.has(instance.model)) return null;
     const loads = instance.path === null ? 0 : 1;
@@ -287,18 +288,18 @@ export class ServedInstances {
     } catch (error) {
       if (!isFull(error)) throw error;
     }
-    const { instance } = this.driven;
-    await this.giveUp(instance);
-    await this.unload(instance.record.model, options);
+    await this.end(this.driven, options);
     return service.createModel(name, lora, options);
   }
 
   /** Never throws: a model that is left ends with its session. */
   async endEvaluating(options: WaitOptions): Promise<void> {
-    if (!this.evaluating) return;
-    const { instance } = this.evaluating;
+    if (this.evaluating) await this.end(this.evaluating, options).catch(() => undefined);
+  }
+
+  private async end({ instance }: Driven, options: WaitOptions): Promise<void> {
     await this.giveUp(instance);
-    await this.unload(instance.record.model, options).catch(() => undefined);
+    await this.unload(instance.record.model, options);
   }
 
   /** Loads a saved state as the model's first request. Returns why the model cannot be used: it has no state, or another one. */

@@ -137,9 +137,9 @@ export class ServedStates implements StateKeeper {
           instance.apply({ step, plan, batch, stepId, before, keepRescored }, options),
         );
         // Another process's flush could have come between the step and its check; that the model is given up is recorded before a flush.
-        await this.instances.refuseOlder(run, instance.record);
         if (saved)
           await this.instances.recordSaved(run, { step, state: result.state }, saved, instance.record);
+        else await this.instances.refuseOlder(run, instance.record);
         return result;
       })
       .catch((error: unknown) => {
