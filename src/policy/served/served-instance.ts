@@ -12,6 +12,7 @@ import type { PlanRecord } from '../../spec/records/plan.js';
 import type { InstanceRecord, RecordedCheck, ServedUpdate } from '../../spec/records/served-model.js';
 import type { RunSpec, ServedModel } from '../../spec/run-spec.js';
 import type { Rescored } from '../../store/runs/rescored-logprobs.js';
+import { lastWarmStep } from '../../spec/warm-start.js';
 import { nameOfSampler, nameOfSave, nameOfState } from '../../store/records/served-names.js';
 import {
   checkedLogprobs,
@@ -142,8 +143,10 @@ export class ServedInstance {
     const check = recordedCheck(first, after);
     if (step.after) this.require({ ...step.after, step: step.step }, after, true);
     const state = nameOfState(step.plan.previous_state, step.stepId);
+    // A model that is only sampled comes through a phase's begin too: it loads the saved state that the phase begins with.
     const saved =
-      isSaved(this.spec, step.step) && this.record.purpose === undefined
+      isSaved(this.spec, step.step) &&
+      (this.record.purpose === undefined || step.step <= lastWarmStep(this.spec))
         ? {
             path: await this.save('training', nameOfSave(step.step, step.stepId), number, options),
             number: number++,

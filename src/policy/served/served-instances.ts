@@ -62,7 +62,7 @@ export class ServedInstances {
   private evaluating: Driven | null = null;
   /** Models that are not used any more, by the server's ids. */
   private readonly givenUp = new Set<string>();
-  /** Saved states that did not load: each try costs a model. */
+  /** Saved states that did not load, as `placeOf` says: each try costs a model. */
   private readonly lost = new Set<string>();
 
   constructor(
@@ -140,8 +140,8 @@ export class ServedInstances {
         const { saved, served } = await sentFor({ run, item: itemOf.update(next) }, () =>
           instance.apply(logged, options),
         );
-        if (isEvaluating(instance)) return;
         if (saved) await this.recordSaved(run, { step: next, state }, saved, instance.record);
+        if (isEvaluating(instance)) return;
         const { instance: n, requests } = served;
         await recordApplied(store, { run, instance: n, step: next, step_id: logged.stepId, requests, by });
       });
@@ -218,7 +218,7 @@ export class ServedInstances {
       const paths =
         from === 0 ? [null] : (await this.log.savedAt(run, from)).map(({ path }) => path).reverse();
       for (const path of paths) {
-        if (path !== null && this.lost.has(path)) {
+        if (path !== null && this.lost.has(placeOf(path, from))) {
           passedOver.push(path);
           continue;
         }
@@ -234,7 +234,7 @@ export class ServedInstances {
             `${run}: ${path}, the saved state of step ${from}, ${problem}: an older one is used`,
           );
           passedOver.push(path);
-          this.lost.add(path);
+          this.lost.add(placeOf(path, from));
           continue;
         }
         // A model is recorded once it holds what its record says: a successor would not load it again.
@@ -422,7 +422,7 @@ export class ServedInstances {
     instance: InstanceRecord,
   ): Promise<void> {
     const { store, by } = this.options;
-    await this.refuseOlder(run, instance);
+    if (instance.purpose === undefined) await this.refuseOlder(run, instance);
     await recordSavedState(store, { run, step, state, ...saved, instance: instance.n, by });
   }
 }
@@ -430,6 +430,11 @@ export class ServedInstances {
 export function servedOf({ model }: RunSpec): ServedModel {
   if (model.served) return model.served;
   throw new Error('a run without model.served has come to a node of a Tinker server');
+}
+
+/** A path may be recorded at a step that it does not hold, and at its own. */
+function placeOf(path: string, step: number): string {
+  return `${step} ${path}`;
 }
 
 function isEvaluating({ record }: ServedInstance): boolean {

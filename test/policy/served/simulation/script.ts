@@ -8,7 +8,7 @@ import type { BatchArrays } from '../../../../src/spec/records/batch.js';
 import type { Digest } from '../../../../src/spec/records/parts.js';
 import type { PlanRecord } from '../../../../src/spec/records/plan.js';
 import type { RunRecord } from '../../../../src/spec/records/run-records.js';
-import type { RunSpec, ServedModel } from '../../../../src/spec/run-spec.js';
+import type { RunSpec, ServedModel, SftPhaseSpec } from '../../../../src/spec/run-spec.js';
 import { encodeBatchFile } from '../../../../src/store/files/batch-file.js';
 import { batchKey, planKey, runKey, updateKey } from '../../../../src/store/objects/layout.js';
 import { recordDigest, stepIdOf } from '../../../../src/store/records/canonical.js';
@@ -143,11 +143,24 @@ function recordOf(run: string, options: ScriptOptions, lineage: RunRecord['linea
     spec: {
       ...spec,
       name: run,
-      warm_start: [],
+      warm_start: options.phase === null ? [] : [firstPhase(options.phase - 1)],
       model: { ...spec.model, served },
       generator: { ...spec.generator, max_wait_s: 3600 },
       trainer: { ...spec.trainer, save_every: options.saveEvery },
     },
+  };
+}
+
+/** Of `updates` steps with one optimizer's update each. */
+function firstPhase(updates: number): SftPhaseSpec {
+  const adam = { lr: 1e-3, warmup_updates: 0, decay_share: 0, adam_betas: [0.9, 0.999] as [number, number] };
+  return {
+    name: 'drill',
+    demonstrations: 'drill',
+    updates,
+    mini_batches_per_step: 1,
+    mini_batch_size: 1,
+    ...adam,
   };
 }
 
