@@ -1,5 +1,6 @@
 // A run whose steps take milliseconds and always have a learning signal. One supervised step teaches a tiny model one right and one wrong
 // call. After that the learning rate is close to 0, so the model keeps sampling both calls.
+import { toolFormat } from '../../src/episode/tool-formats/tool-format.js';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { generateTasks } from '../../src/environments/apps/generate.js';
@@ -59,6 +60,8 @@ function rightAndWrong(task: Task): Demonstration[] {
     env_variables: task.env_variables,
     tools: appByName(task.env_key).tools,
     sampling: { system_prompt: 'short', tools_format: 'signatures' },
+    format: toolFormat('hermes'),
+    quote: (text) => text,
   });
   return [call.name, 'echo'].map((name) => ({
     kind: 'answers',

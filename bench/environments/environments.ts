@@ -1,5 +1,6 @@
 // Environment servers: whether failures are ever taken for zeros, how well a server's places are used where nobody named them, and what the
 // built-in server answers.
+import { toolFormat } from '../../src/episode/tool-formats/tool-format.js';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -110,7 +111,7 @@ async function playOverLoss(
       await Promise.all(
         Array.from({ length: episodesPerShare }, async (_, sample) => {
           const { outcome } = await playEpisode(
-            { engine, backend, tokenizer, template },
+            { ...{ engine, backend, tokenizer, template }, format: toolFormat('hermes'), eosTokens: [] },
             {
               ...{ task, sampling, state: 'a'.repeat(64), policyStep: 0, episodeSeed: seed },
               key: { seed: 1, domain: 'train', step: 1, slot: 0, sample },

@@ -22,6 +22,8 @@ import { median } from '../figures/figure.js';
 
 export interface ServedFigures {
   own_ms_p50: number;
+  /** Share of a step in percent: the passes by which its weights are known (R37). */
+  checks_percent_p50: number;
   kill_by_numbers_s: number;
   kill_by_reload_s: number;
   kills: number;
@@ -38,7 +40,8 @@ export async function measureServed(): Promise<ServedFigures> {
   try {
     const timed = new TimedClient({ url: world.server.url });
     const calm = await world.open({}, { max_training_steps: steps });
-    const times = await train(calm, () => world.node(calm, { service: new TinkerService(timed) }), timed);
+    const service = new TimedService(timed);
+    const times = await train(calm, () => world.node(calm, { service }), timed, service);
     const expected = await finalLogprobs(calm, world.server, steps);
     await world.unloadModels();
     // The first steps compile.
@@ -47,6 +50,7 @@ export async function measureServed(): Promise<ServedFigures> {
     await world.unloadModels();
     return {
       own_ms_p50: median(warm.map(({ ownMs }) => ownMs)),
+      checks_percent_p50: median(warm.map(({ checksMs, wallMs }) => (100 * checksMs) / wallMs)),
       ...costs,
       ...(await disturbed(world, expected)),
     };
@@ -79,21 +83,35 @@ class TimedClient extends TinkerClient {
   }
 }
 
+/** Of its passes, the checks alone leave no gradients. */
+class TimedService extends TinkerService {
+  checksMs = 0;
+
+  override async pass(...[request, options]: Parameters<TinkerService['pass']>) {
+    const began = performance.now();
+    const answer = await super.pass(request, options);
+    if (request.forward_only) this.checksMs += performance.now() - began;
+    return answer;
+  }
+}
+
 interface StepTime {
   wallMs: number;
   ownMs: number;
+  checksMs: number;
 }
 
 async function train(
   harness: Harness,
   nodeAt: () => ServedNode,
-  timed: TimedClient | null,
+  timed: TimedClient,
+  service: TimedService,
 ): Promise<StepTime[]> {
   const node = nodeAt();
   const times: StepTime[] = [];
   await commitServedBase(harness, node);
   for (let step = 1; step <= steps; step++) {
-    const [began, busy] = [performance.now(), timed?.busyMs ?? 0];
+    const [began, busy, checked] = [performance.now(), timed.busyMs, service.checksMs];
     const planned = await harness.plan(step);
     await collect(harness, node, planned);
     const passing = performance.now();
@@ -101,7 +119,11 @@ async function train(
     const passed = performance.now() - passing;
     await update(harness, node, planned);
     const wallMs = performance.now() - began - passed;
-    times.push({ wallMs, ownMs: wallMs - ((timed?.busyMs ?? 0) - busy) });
+    times.push({
+      wallMs,
+      ownMs: wallMs - (timed.busyMs - busy),
+      checksMs: service.checksMs - checked,
+    });
   }
   return times;
 }

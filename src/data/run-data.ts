@@ -2,6 +2,7 @@
 import type { Dataset, DatasetCache } from './dataset-cache.js';
 import { RecentlyUsed } from '../base/recently-used.js';
 import { loadChatTemplate, type ChatTemplate } from '../episode/chat-template.js';
+import { recordedToolFormat, type ToolFormat } from '../episode/tool-formats/tool-format.js';
 import { loadTokenizer, type Tokenizer } from '../episode/tokenizer.js';
 import type { Digest } from '../spec/records/parts.js';
 import type { RunRecord } from '../spec/records/run-records.js';
@@ -15,6 +16,8 @@ export interface RunData extends Dataset {
   record: RunRecord;
   tokenizer: Tokenizer;
   template: ChatTemplate;
+  format: ToolFormat;
+  eosTokens: readonly number[];
 }
 
 /**
@@ -45,7 +48,11 @@ export class RunDataCache {
       readAsset(this.store, record.chat_template),
       this.datasets.load(record.dataset),
     ]);
-    return { record, tokenizer, template: loadChatTemplate(templateText, tokenizer), ...dataset };
+    return {
+      ...{ record, tokenizer, template: loadChatTemplate(templateText, tokenizer) },
+      ...{ format: recordedToolFormat(record.tool_parser), eosTokens: record.eos_tokens ?? [] },
+      ...dataset,
+    };
   }
 }
 

@@ -2,6 +2,7 @@
 //
 // Invariant: generated ids are never tokenised again. Only the template's own text between two turns is tokenised.
 import { Template } from '@huggingface/jinja';
+import { endsThinking } from './tool-formats/turn-scanner.js';
 import type { Tokenizer } from './tokenizer.js';
 
 export interface ChatMessage {
@@ -12,15 +13,23 @@ export interface ChatMessage {
 export interface ChatTemplate {
   /** Id of the special token with which the template closes an assistant turn; generation stops at it. */
   readonly endOfTurn: number;
+  /** Ids of the tokens with which the template closes an assistant turn: the last one, and an earlier one of a conversation. */
+  readonly closers: readonly number[];
+  /** The generation prompt ends within a thinking block. */
+  readonly opensThinking: boolean;
+  /** The template has thinking, in its text or in its generation prompt. */
+  readonly mayThink: boolean;
   /** Text of a conversation, followed by the generation prompt. `today`: for templates that print a date. */
   prompt(messages: readonly ChatMessage[], today?: string): string;
   /** Text of a conversation, without a generation prompt. */
   conversation(messages: readonly ChatMessage[], today?: string): string;
   /**
    * Text between an assistant turn and the next one: the rest of the turn's closing, the observation as a user message, and the generation
-   * prompt. `closed`: the turn already ended with `endOfTurn`.
+   * prompt. `closed`: the turn already ended with a token that closes it.
    */
   between(observation: string, closed: boolean): string;
+  /** True if the template leaves out the thinking of earlier turns, which an episode keeps. */
+  dropsThinking(): boolean;
 }
 
 export interface SpecialTokenTexts {
@@ -31,6 +40,7 @@ export interface SpecialTokenTexts {
 // Words that no template contains. They show where a turn's content begins and ends.
 const task = 'longhaul-fixed-base-task';
 const turn = 'longhaul-fixed-base-turn';
+const thinkingProbe = 'longhaul-thinking-probe';
 const observationProbe = 'longhaul-observation-probe';
 
 /** Throws an Error that says what the template lacks. */
@@ -73,13 +83,26 @@ export function loadChatTemplate(
   }
   const observed = (observation: string): string => afterTurn([{ role: 'user', content: observation }], true);
   const frame = verbatimFrame(observed);
+  const closingBefore = tokenizer.leadingAddedToken(observed(observationProbe)) ?? closing;
   return {
     endOfTurn: closing.id,
+    closers: [...new Set([closing.id, closingBefore.id])],
+    opensThinking: endsThinking(observed(observationProbe)),
+    mayThink: /<think>|<\/think>|\[THINK\]|<\|channel\|>/.test(source),
     prompt: (messages, today = '') => render(messages, true, today),
     conversation: (messages, today = '') => render(messages, false, today),
     between(observation, closed) {
       const text = frame ? frame.before + observation + frame.after : observed(observation);
-      return closed ? text.slice(closing.text.length) : text;
+      return closed ? text.slice(closingBefore.text.length) : text;
+    },
+    dropsThinking() {
+      const [user] = base;
+      const thought = {
+        role: 'assistant' as const,
+        content: `<think>\n${thinkingProbe}\n</think>\n\n${turn}`,
+      };
+      const next = { role: 'user' as const, content: observationProbe };
+      return !render([user!, thought, next], true, '').includes(thinkingProbe);
     },
   };
 }

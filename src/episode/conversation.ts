@@ -4,11 +4,21 @@ import type { SamplingPlan } from '../spec/records/parts.js';
 import type { ToolSpec } from '../spec/records/task.js';
 import type { ChatMessage, ChatTemplate } from './chat-template.js';
 import { systemPrompt } from './system-prompt.js';
+import type { ToolFormat } from './tool-formats/tool-format.js';
+import type { TurnContext } from './tool-formats/turn-piece.js';
 import type { Tokenizer } from './tokenizer.js';
 
 export interface TextCoder {
   tokenizer: Tokenizer;
   template: ChatTemplate;
+  format: ToolFormat;
+  /** Ids of further tokens that end a text, from the model's `generation_config.json`. */
+  eosTokens: readonly number[];
+}
+
+/** The coder out of what has more. */
+export function textCoder({ tokenizer, template, format, eosTokens }: TextCoder): TextCoder {
+  return { tokenizer, template, format, eosTokens };
 }
 
 interface PromptInput {
@@ -49,26 +59,66 @@ function promptsOf(template: ChatTemplate, tools: readonly ToolSpec[]): PromptMe
   return memo;
 }
 
-function encodePrompt({ tokenizer, template }: TextCoder, input: PromptInput): Promise<readonly number[]> {
+function encodePrompt(
+  { tokenizer, template, format }: TextCoder,
+  input: PromptInput,
+): Promise<readonly number[]> {
   const { prompt, env_variables, tools, sampling } = input;
-  const messages: ChatMessage[] = [{ role: 'user', content: prompt }];
-  if (tools) messages.unshift({ role: 'system', content: systemPrompt({ env_variables, tools, sampling }) });
-  return tokenizer.encodeLong(template.prompt(messages, env_variables['CURRENT_DATE']));
+  const quote = (text: string): string => tokenizer.quote(text);
+  const messages: ChatMessage[] = [{ role: 'user', content: quote(prompt) }];
+  if (tools) {
+    const content = systemPrompt({ env_variables, tools, sampling, format, quote });
+    messages.unshift({ role: 'system', content });
+  }
+  return tokenizer.encodeLong(template.prompt(messages, quote(env_variables['CURRENT_DATE'] ?? '')));
 }
 
-/** Token ids between a turn, whose last token is `lastToken`, and the next turn. */
+/** Token ids between a turn, whose last token is `lastToken`, and the next turn. Control tokens in `observation` stay plain text. */
 export function observationTokens(
-  { tokenizer, template }: TextCoder,
+  coder: TextCoder,
   observation: string,
   lastToken: number | undefined,
 ): Promise<readonly number[]> {
-  return tokenizer.encodeLong(template.between(observation, lastToken === template.endOfTurn));
+  const { tokenizer, template } = coder;
+  const isClosed = lastToken !== undefined && closingTokens(coder).has(lastToken);
+  return tokenizer.encodeLong(template.between(tokenizer.quote(observation), isClosed));
 }
 
-/** Tokens that end generation: end of a tool call, of the task, of the turn. */
-export function stopTokens({ tokenizer, template }: TextCoder): number[] {
-  const marks = ['</tool_call>', '<done>'].map((mark) => tokenizer.addedToken(mark));
-  return [...new Set([template.endOfTurn, ...marks.filter((id) => id !== undefined)])];
+/**
+ * Tokens that end generation: end of the turn, of a text, and of a tool call or the task. A model that thinks may write a call's end within its
+ * thinking, and ends its turns itself.
+ */
+export function stopTokens(coder: TextCoder): number[] {
+  const { tokenizer, template, format } = coder;
+  const marks = template.mayThink ? [] : format.stops.map((mark) => tokenizer.addedToken(mark));
+  return [
+    ...new Set([template.endOfTurn, ...marks.filter((id) => id !== undefined), ...closingTokens(coder)]),
+  ];
+}
+
+/** Tokens that close a turn: the template's, those that end a text, and those of the tool format that a message ends with. */
+function closingTokens({ tokenizer, template, format, eosTokens }: TextCoder): Set<number> {
+  const ends = format.closers.flatMap((mark) => tokenizer.addedToken(mark) ?? []);
+  return new Set([...template.closers, ...eosTokens, ...ends]);
+}
+
+/** Token ids of a turn that somebody wrote for the model: it has a turn's own marks, and no other control tokens. */
+export function turnTokens({ tokenizer, template, format }: TextCoder, text: string): readonly number[] {
+  const closers = template.closers.map((id) => tokenizer.decode([id]));
+  return tokenizer.encode(tokenizer.quote(text, [...turnMarks, ...format.marks, ...closers]));
+}
+
+const turnMarks = ['<think>', '</think>', '<done>'];
+
+/** Text of a turn without the token that closed it. */
+export function turnText(coder: TextCoder, tokens: readonly number[]): string {
+  const last = tokens.at(-1);
+  const isClosed = last !== undefined && closingTokens(coder).has(last);
+  return coder.tokenizer.decode(isClosed ? tokens.slice(0, -1) : tokens);
+}
+
+export function turnContext({ template }: TextCoder, tools: readonly ToolSpec[]): TurnContext {
+  return { opensThinking: template.opensThinking, tools };
 }
 
 /** What a world shows at its beginning is part of the prompt: a game cannot be played without its board. */

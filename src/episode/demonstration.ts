@@ -3,7 +3,7 @@
 // Invariant: a demonstration has the same tokens as an episode in which the model writes the same text.
 import type { SamplingPlan } from '../spec/records/parts.js';
 import type { Demonstration, ToolSpec } from '../spec/records/task.js';
-import { observationTokens, promptTokens, type TextCoder } from './conversation.js';
+import { observationTokens, promptTokens, type TextCoder, turnTokens } from './conversation.js';
 import { resultObservation } from './observation.js';
 
 interface TokenizedDemonstration {
@@ -46,7 +46,7 @@ export async function tokenizeDemonstration(
     }
     if (message.role === 'assistant') {
       const start = tokens.length;
-      tokens.push(...coder.tokenizer.encode(message.content));
+      tokens.push(...turnTokens(coder, message.content));
       spans.push({ start, end: tokens.length });
     } else {
       const text = message.role === 'tool' ? observationOf(message.content, sampling) : message.content;

@@ -15,11 +15,24 @@ import {
 import type { Digest, SamplingPlan } from '../spec/records/parts.js';
 import type { EpisodeRecord, StopReason, TurnRecord } from '../spec/records/episode.js';
 import type { Task, ToolCall } from '../spec/records/task.js';
-import { observationTokens, promptOf, promptTokens, stopTokens, type TextCoder } from './conversation.js';
+import {
+  observationTokens,
+  promptOf,
+  promptTokens,
+  stopTokens,
+  type TextCoder,
+  turnContext,
+  turnText,
+} from './conversation.js';
 import { FailureLedger, failureOf } from './failure-ledger.js';
 import { outageClock, type OutageOptions } from './outage-clock.js';
-import { malformedCallObservation, noCallObservation, resultObservation } from './observation.js';
-import { finalAnswerOf, parseToolCall, saysDone } from './tool-call-parser.js';
+import {
+  malformedCallObservation,
+  noCallObservation,
+  otherCallsNote,
+  resultObservation,
+} from './observation.js';
+import { actionOf } from './turn-action.js';
 import {
   type JournaledCall,
   type JournaledPast,
@@ -192,8 +205,10 @@ async function playThrough(
       playing.place = 'grade';
       // Write the journal first. A retry then finds every call's result; repeating a call after the grade would be refused.
       await abortable(course.journal.write(), signal);
-      const finalAnswer = finalAnswerOf(turn.text);
-      const grading = environment.grade({ finalAnswer, tryNumber: course.ledger.tryAt('grade') });
+      const grading = environment.grade({
+        finalAnswer: turn.answer,
+        tryNumber: course.ledger.tryAt('grade'),
+      });
       return { grade: await abortable(grading, signal), stop_reason };
     }
   } finally {
@@ -233,7 +248,8 @@ async function enterWorld(
 }
 
 interface Turn {
-  text: string;
+  /** What the verifier gets if the episode ends here. */
+  answer: string;
   /** Null: the episode goes on. */
   ending: 'done' | 'ended' | null;
   observation: string;
@@ -256,23 +272,24 @@ async function takeTurn(
   playing.turns.push(record);
   playing.metrics.turns += 1;
 
-  const text = deps.tokenizer.decode(sampled.tokens);
-  const ending = saysDone(text) ? ('done' as const) : null;
-  const parsed = parseToolCall(text);
-  if (parsed.kind === 'call') {
-    record.tool = parsed.call.name;
+  const action = actionOf(turnText(deps, sampled.tokens), deps.format, turnContext(deps, environment.tools));
+  const { answer, asked, others } = action;
+  const ending = action.isDone ? ('done' as const) : null;
+  if (asked?.kind === 'call') {
+    record.tool = asked.call.name;
     playing.place = index;
     playing.metrics.tool_calls += 1;
-    const result = await resultOf(parsed.call, index, request, playing, course, environment, signal);
+    const result = await resultOf(asked.call, index, request, playing, course, environment, signal);
     if (result.isError) markError(playing, record);
-    return { text, ending: result.ends ? 'ended' : ending, observation: result.observation };
+    const observation = `${result.observation}${otherCallsNote(others)}`;
+    return { answer, ending: result.ends ? 'ended' : ending, observation };
   }
   void course.journal.write();
-  if (parsed.kind === 'none') return { text, ending, observation: noCallObservation() };
+  if (asked === null) return { answer, ending, observation: noCallObservation(deps.format) };
   // Count the malformed call as a call: otherwise there could be more errors than calls.
   playing.metrics.tool_calls += 1;
   markError(playing, record);
-  return { text, ending, observation: malformedCallObservation(parsed.problem) };
+  return { answer, ending, observation: malformedCallObservation(asked.problem, deps.format) };
 }
 
 /** Returns the tool result as shown to the model. If the journal has the result from this same world, the call is not repeated. */

@@ -1,7 +1,6 @@
 // Builds the text that the model reads after its turn.
 import type { ContentBlock, ToolResult } from '../environments/environment.js';
-
-const callFormat = '<tool_call>{"name":"tool","arguments":{"arg":"value"}}</tool_call>';
+import type { ToolFormat } from './tool-formats/tool-format.js';
 
 /** A tool's result, cut to `maxChars` characters. If it is cut, the text says so. */
 export function resultObservation(result: ToolResult, maxChars: number): string {
@@ -25,12 +24,19 @@ export function toolObservation(text: string): string {
   return `Tool result:\n${text}`;
 }
 
-export function malformedCallObservation(problem: string): string {
-  return `Error: ${problem}. Use ${callFormat}`;
+export function malformedCallObservation(problem: string, { example }: Pick<ToolFormat, 'example'>): string {
+  return `Error: ${problem}. Use ${example.short}`;
 }
 
-export function noCallObservation(): string {
-  return `No tool call found. Use ${callFormat} or <done>.`;
+export function noCallObservation({ example }: Pick<ToolFormat, 'example'>): string {
+  return `No tool call found. Use ${example.short} or <done>.`;
+}
+
+/** What is said behind a result if the turn had further calls. */
+export function otherCallsNote(others: number): string {
+  if (others === 0) return '';
+  const calls = others === 1 ? 'the other call' : `the ${others} other calls`;
+  return `\nOnly one call a turn is carried out: ${calls} of this turn had no effect.`;
 }
 
 function truncated(text: string, maxChars: number): string {

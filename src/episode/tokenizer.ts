@@ -1,8 +1,9 @@
 // Encodes and decodes with any Hugging Face `tokenizer.json`. Short pieces of text are cached, because prompts begin alike and tool results
-// repeat. Long texts are encoded in a worker thread.
+// repeat. Long texts are encoded in a worker thread. Text from outside is quoted first: the added tokens in it stay plain text.
 import { createRequire } from 'node:module';
 import { Worker } from 'node:worker_threads';
 import { Tokenizer as HubTokenizer } from '@huggingface/tokenizers';
+import { controlTokens, type TextPart, TextQuotes, withoutControlTokens } from './quoted-text.js';
 import { tokenBytes } from './token-bytes.js';
 
 /** Longer texts are encoded in a worker thread: 16 KB take about 15 ms, and the event loop must not block for 50 ms. */
@@ -13,10 +14,19 @@ const threadTimeoutMs = 60_000;
 
 export interface Tokenizer {
   readonly vocabSize: number;
-  /** Ids of a text. Special tokens in it become their ids; none are added. A long text blocks the event loop. */
+  /** Ids of a text. Added tokens in it become their ids, except in quoted parts. A long text blocks the event loop. */
   encode(text: string): readonly number[];
   /** Returns the same ids; a text over 16 Ki characters is encoded in a worker thread. */
   encodeLong(text: string): Promise<readonly number[]>;
+  /**
+   * A text whose added tokens, but those in `allowed`, will be encoded as the characters that they consist of. It may be put into a template;
+   * then it must be encoded here. Text without added tokens stays the same.
+   */
+  quote(text: string, allowed?: readonly string[]): string;
+  /** As `decode`, with quotes around what only looks like an added token. */
+  decodeQuoted(ids: readonly number[]): string;
+  /** The text without its quotes. */
+  unquote(text: string): string;
   /** Text of the ids, including special tokens. */
   decode(ids: readonly number[]): string;
   /** Id of the added token with exactly this text. */
@@ -33,12 +43,15 @@ export function loadTokenizer(tokenizerJson: string | Uint8Array): Tokenizer {
     typeof tokenizerJson === 'string' ? tokenizerJson : Buffer.from(tokenizerJson).toString('utf8');
   const hub = build(json);
   const added = new Map([...hub.get_added_tokens_decoder()].map(([id, token]) => [token.content, id]));
+  const addedIds = new Set(added.values());
   const byLength = [...added].sort(([a], [b]) => b.length - a.length);
   const memo = new Map<string, readonly number[]>();
-  const between = betweenStretches(
-    json,
-    byLength.map(([token]) => token),
-  );
+  const tokens = byLength.map(([token]) => token);
+  const { isExact, foldsText } = dividingOf(json);
+  // Nothing matches `(?!)`.
+  const between = isExact && tokens.length > 0 ? anyOf(tokens) : /(?!)/;
+  const quotes = new TextQuotes(controlTokens(json));
+  let plain: HubTokenizer | undefined;
   const thread = encodingThread(json);
   let bytes: readonly Uint8Array[] | undefined;
 
@@ -57,21 +70,55 @@ export function loadTokenizer(tokenizerJson: string | Uint8Array): Tokenizer {
     return ids;
   }
 
+  function decode(ids: readonly number[]): string {
+    if (ids.length === 0) return '';
+    return hub.decode([...ids], { skip_special_tokens: false, clean_up_tokenization_spaces: false });
+  }
+
+  function encodePart({ text, plain: isPlain }: TextPart): readonly number[] {
+    if (!isPlain) return text.split(between).flatMap(encodeStretch);
+    plain ??= build(withoutControlTokens(json));
+    return plain.encode(text, { add_special_tokens: false }).ids;
+  }
+
+  function partsOf(text: string): TextPart[] {
+    if (!quotes.isQuoted(text)) return [{ text, plain: false }];
+    if (!isExact) return quotes.partsAtQuotes(text);
+    return text
+      .split(between)
+      .filter((stretch) => stretch !== '')
+      .map((stretch) =>
+        added.has(stretch)
+          ? { text: stretch, plain: false }
+          : { text: quotes.unquote(stretch), plain: quotes.isQuoted(stretch) },
+      );
+  }
+
   function encode(text: string): readonly number[] {
-    const ids: number[] = [];
-    for (const stretch of text.split(between)) for (const id of encodeStretch(stretch)) ids.push(id);
-    return ids;
+    return partsOf(text).flatMap(encodePart);
   }
 
   return {
     vocabSize: hub.get_vocab().size,
     encode,
     encodeLong: (text) =>
-      text.length > maxInlineChars ? thread(text) : Promise.resolve().then(() => encode(text)),
-    decode: (ids) =>
-      ids.length === 0
-        ? ''
-        : hub.decode([...ids], { skip_special_tokens: false, clean_up_tokenization_spaces: false }),
+      text.length > maxInlineChars ? thread(partsOf(text)) : Promise.resolve().then(() => encode(text)),
+    quote: (text, allowed = []) => quotes.quote(foldsText ? quotes.revealed(text) : text, allowed),
+    decode,
+    decodeQuoted(ids) {
+      const parts: string[] = [];
+      let begun = 0;
+      const addText = (end: number): void => void parts.push(quotes.quote(decode(ids.slice(begun, end)), []));
+      for (const [at, id] of ids.entries()) {
+        if (!addedIds.has(id)) continue;
+        addText(at);
+        parts.push(decode([id]));
+        begun = at + 1;
+      }
+      addText(ids.length);
+      return parts.join('');
+    },
+    unquote: (text) => quotes.unquote(text),
     bytes: () => (bytes ??= tokenBytes(json)),
     addedToken: (text) => added.get(text),
     leadingAddedToken(text) {
@@ -89,25 +136,30 @@ function build(json: string): HubTokenizer {
   }
 }
 
+/** Matches the added tokens of a text, so that `split` returns them and the pieces between them. `tokens`: longest first. */
+function anyOf(tokens: readonly string[]): RegExp {
+  const literal = (token: string): string => token.replace(/[.*+?^${}()|[\]\\/-]/g, '\\$&');
+  return new RegExp(`(${tokens.map(literal).join('|')})`);
+}
+
 /**
- * Matches the added tokens of a text, so that `split` returns them and the pieces between them. Each piece alone has the same ids as within
- * the text. If the ids of a piece may depend on the added tokens beside it, or on whether it comes first in the text, the result matches
- * nothing. `tokens`: longest first.
+ * `isExact`: each piece between added tokens, encoded alone, has the same ids as within the text. Not so if they may depend on the added
+ * tokens beside it, or on whether it comes first in the text. `foldsText`: other characters may become an added token's.
  */
-function betweenStretches(json: string, tokens: readonly string[]): RegExp {
-  const { added_tokens, normalizer, pre_tokenizer } = JSON.parse(json) as {
-    added_tokens: { lstrip?: boolean; rstrip?: boolean; normalized?: boolean }[];
+function dividingOf(json: string): { isExact: boolean; foldsText: boolean } {
+  const {
+    added_tokens = [],
+    normalizer,
+    pre_tokenizer,
+  } = JSON.parse(json) as {
+    added_tokens?: { lstrip?: boolean; rstrip?: boolean; normalized?: boolean }[];
     normalizer: unknown;
     pre_tokenizer: unknown;
   };
-  const reaches = added_tokens.some(
-    ({ lstrip, rstrip, normalized }) => lstrip || rstrip || (normalized && normalizer !== null),
-  );
-  const knowsFirst = JSON.stringify(pre_tokenizer)?.includes('"prepend_scheme":"first"');
-  const literal = (token: string): string => token.replace(/[.*+?^${}()|[\]\\/-]/g, '\\$&');
-  return tokens.length === 0 || reaches || knowsFirst
-    ? /(?!)/
-    : new RegExp(`(${tokens.map(literal).join('|')})`);
+  const foldsText = added_tokens.some(({ normalized }) => normalized) && normalizer !== null;
+  const reaches = added_tokens.some(({ lstrip, rstrip }) => lstrip || rstrip);
+  const knowsFirst = JSON.stringify(pre_tokenizer)?.includes('"prepend_scheme":"first"') ?? false;
+  return { isExact: !foldsText && !reaches && !knowsFirst, foldsText };
 }
 
 // The thread's source is text instead of a file, so that it starts both from TypeScript sources and from the compiled tree.
@@ -115,9 +167,16 @@ const threadSource = `
 const { parentPort, workerData } = require('node:worker_threads');
 const { Tokenizer } = require(workerData.library);
 const tokenizer = new Tokenizer(JSON.parse(workerData.json), {});
-parentPort.on('message', ({ id, text }) => {
+let plain;
+parentPort.on('message', ({ id, parts }) => {
   try {
-    parentPort.postMessage({ id, ids: tokenizer.encode(text, { add_special_tokens: false }).ids });
+    const ids = [];
+    for (const part of parts) {
+      if (part.plain) plain ??= new Tokenizer(JSON.parse(workerData.plainJson), {});
+      const encoded = (part.plain ? plain : tokenizer).encode(part.text, { add_special_tokens: false }).ids;
+      for (const one of encoded) ids.push(one);
+    }
+    parentPort.postMessage({ id, ids });
   } catch (error) {
     parentPort.postMessage({ id, problem: String(error) });
   }
@@ -126,7 +185,7 @@ parentPort.on('message', ({ id, text }) => {
 type ThreadReply = { id: number; ids: number[] } | { id: number; problem: string };
 
 /** Encodes in one thread, which starts on first use and again after a failure. It does not keep the process alive. */
-function encodingThread(json: string): (text: string) => Promise<number[]> {
+function encodingThread(json: string): (parts: readonly TextPart[]) => Promise<number[]> {
   interface Waiting {
     resolve: (ids: number[]) => void;
     reject: (error: Error) => void;
@@ -152,7 +211,10 @@ function encodingThread(json: string): (text: string) => Promise<number[]> {
 
   function start(): Worker {
     const library = createRequire(import.meta.url).resolve('@huggingface/tokenizers');
-    const started = new Worker(threadSource, { eval: true, workerData: { json, library } });
+    const started = new Worker(threadSource, {
+      eval: true,
+      workerData: { json, plainJson: withoutControlTokens(json), library },
+    });
     started.on('message', (reply: ThreadReply) =>
       settle(reply.id, ({ resolve, reject }) =>
         'ids' in reply
@@ -167,7 +229,7 @@ function encodingThread(json: string): (text: string) => Promise<number[]> {
     return started;
   }
 
-  return (text) =>
+  return (parts) =>
     new Promise((resolve, reject) => {
       worker ??= start();
       worker.ref();
@@ -176,12 +238,18 @@ function encodingThread(json: string): (text: string) => Promise<number[]> {
         () =>
           settle(id, () =>
             reject(
-              new Error(`a text of ${text.length} characters was not encoded within ${threadTimeoutMs} ms`),
+              new Error(
+                `a text of ${lengthOf(parts)} characters was not encoded within ${threadTimeoutMs} ms`,
+              ),
             ),
           ),
         threadTimeoutMs,
       );
       waiting.set(id, { resolve, reject, timer });
-      worker.postMessage({ id, text });
+      worker.postMessage({ id, parts });
     });
+}
+
+function lengthOf(parts: readonly TextPart[]): number {
+  return parts.reduce((sum, { text }) => sum + text.length, 0);
 }

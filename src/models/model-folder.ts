@@ -44,17 +44,23 @@ export async function readModelFolder(folder: string): Promise<ModelFolder> {
   const outline = outlineOf(config, join(path, configFile));
   const tokenizer = await readTextIfAny(join(path, 'tokenizer.json'));
   if (tokenizer !== null) refuseLargerVocabulary(tokenizer, outline, join(path, 'tokenizer.json'));
-  const generation = await readJsonIfAny(join(path, 'generation_config.json'));
   const texts = await readJsonIfAny(join(path, 'tokenizer_config.json'));
   return {
     path,
     outline,
-    eosTokens: idsOf(generation?.['eos_token_id'] ?? config['eos_token_id']),
+    eosTokens: await eosTokensIn(path),
     tokenizer,
     chatTemplate:
       (await readTextIfAny(join(path, 'chat_template.jinja'))) ?? templateOf(texts?.['chat_template']),
     texts: specialTexts(texts),
   };
+}
+
+/** Ids of the tokens that end a text, from the folder's `generation_config.json`, else from its `config.json`; none without these files. */
+export async function eosTokensIn(folder: string): Promise<number[]> {
+  const generation = await readJsonIfAny(join(folder, 'generation_config.json'));
+  const config = await readJsonIfAny(join(folder, configFile));
+  return idsOf(generation?.['eos_token_id'] ?? config?.['eos_token_id']);
 }
 
 function specialTexts(config: Record<string, unknown> | null): SpecialTokenTexts {

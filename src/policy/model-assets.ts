@@ -1,13 +1,15 @@
 // Reads what a run stores of its model's files besides the weights: the texts of tokenizer and chat template, and the digest of the model
 // folder. Once they are stored, the run no longer needs these files.
 import { readFile } from 'node:fs/promises';
-import { basename, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { baseModelDigest } from './base-model.js';
 import { loadChatTemplate } from '../episode/chat-template.js';
 import { loadTokenizer } from '../episode/tokenizer.js';
+import { formatOfTemplate, type ToolFormat, toolFormat } from '../episode/tool-formats/tool-format.js';
 import { BadModelFolder } from '../models/hf-config.js';
 import { modelFilesDigest } from '../models/model-files.js';
 import {
+  eosTokensIn,
   type ModelFolder,
   readModelFolder,
   refuseLargerVocabulary,
@@ -16,7 +18,8 @@ import {
 } from '../models/model-folder.js';
 import { InvalidSpec } from '../spec/invalid-spec.js';
 import type { Digest } from '../spec/records/parts.js';
-import type { ModelSpec, RunSpec } from '../spec/run-spec.js';
+import type { GeneratorSpec, ModelSpec, RunSpec } from '../spec/run-spec.js';
+import { toolFormatNames } from '../spec/tool-format-names.js';
 
 /** Many models have their chat template in it. */
 const configName = 'tokenizer_config.json';
@@ -25,6 +28,9 @@ interface ModelAssets {
   baseModel: Digest;
   tokenizer: string;
   template: string;
+  format: ToolFormat;
+  /** Ids of the tokens that end a text, from `generation_config.json` or `config.json`. */
+  eosTokens: number[];
 }
 
 /** Throws `InvalidSpec` if a file is missing, damaged, or does not fit the others. */
@@ -35,19 +41,58 @@ export async function takeUpModel(spec: RunSpec, signal?: AbortSignal): Promise<
   );
   const shape = folder?.outline ?? model.architecture;
   const tokenizer = await readAsset(model.tokenizer, 'model.tokenizer');
-  const template = await readTemplate(model, folder);
+  const source = await readTemplate(model, folder);
+  const template = withVariables(source, spec.generator);
   refuseUnusable(model, tokenizer, template);
+  const format = formatFor(spec.generator, source);
   await named('model.tokenizer', async () => {
     if (shape) refuseLargerVocabulary(tokenizer, shape, model.tokenizer);
   });
   if (folder) refuseLongerEpisodes(spec, folder);
   const files = await named('model.path', async () => folder && modelFilesDigest(folder.path, signal));
-  return { baseModel: baseModelDigest(spec, files), tokenizer, template };
+  const eosTokens = folder?.eosTokens ?? (await eosTokensIn(dirname(model.tokenizer)));
+  return { baseModel: baseModelDigest(spec, files), tokenizer, template, format, eosTokens };
 }
 
 /** Text that a run stores as its chat template. Throws if it cannot be read. */
-export async function templateText(model: ModelSpec): Promise<string> {
-  return readTemplate(model, model.path === undefined ? null : await readModelFolder(model.path));
+export async function templateText({ model, generator }: RunSpec): Promise<string> {
+  const folder = model.path === undefined ? null : await readModelFolder(model.path);
+  return withVariables(await readTemplate(model, folder), generator);
+}
+
+/** Later renderers have the template alone, so it sets its variables itself. */
+function withVariables(template: string, { chat_template_kwargs: variables = {} }: GeneratorSpec): string {
+  const set = Object.entries(variables).map(([name, value]) => {
+    const path = `generator.chat_template_kwargs.${name}`;
+    if (setByRenderer.includes(name))
+      throw new InvalidSpec([{ path, problem: 'is set for each prompt', fix: 'remove it' }]);
+    if (!new RegExp(`\\b${name}\\b`).test(template))
+      throw new InvalidSpec([
+        { path, problem: 'is no variable of the chat template', fix: 'remove it, or mend its name' },
+      ]);
+    return `{%- set ${name} = ${JSON.stringify(value)} %}`;
+  });
+  return `${set.join('')}${template}`;
+}
+
+const setByRenderer: readonly string[] = [
+  'messages',
+  'tools',
+  'add_generation_prompt',
+  'bos_token',
+  'eos_token',
+];
+
+function formatFor({ tool_format: wanted }: GeneratorSpec, template: string): ToolFormat {
+  const name = wanted === 'auto' ? formatOfTemplate(template) : wanted;
+  if (name !== null) return toolFormat(name);
+  throw new InvalidSpec([
+    {
+      path: 'generator.tool_format',
+      problem: 'the chat template teaches tool calls in a form that is not read here',
+      fix: `name one that the model also writes: ${toolFormatNames.join(', ')}`,
+    },
+  ]);
 }
 
 /** Reads the chat template from the file that the spec names, else from the model folder. */

@@ -18,6 +18,8 @@ interface ModelToExport extends Omit<ExportRequest, 'path' | 'eos_tokens'> {
   /** Texts of `tokenizer.json` and of the chat template. */
   tokenizer: string;
   template: string;
+  /** Ids of further tokens that end a text, as the model's own `generation_config.json` has them. */
+  eosTokens: readonly number[];
   /** The run's own setting; null if the model's config decides. */
   maxPositionEmbeddings: number | null;
 }
@@ -64,8 +66,8 @@ export async function exportModel(
   try {
     const exported = await engine.exportHf({
       ...{ state, path: unfinished, dtype, adapters },
-      // Programs stop generating at the token that ends a turn of this chat template.
-      eos_tokens: [endOfTurn],
+      // Programs stop generating at the tokens that end a turn of this chat template, and those that end a text.
+      eos_tokens: [...new Set([endOfTurn, ...model.eosTokens])],
       ...(base_model === undefined ? {} : { base_model }),
     });
     const added = await addTokenizer(unfinished, model, tokenizer.decode([endOfTurn]));

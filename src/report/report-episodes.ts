@@ -22,13 +22,13 @@ import { trajectoryOf } from './transcripts/trajectory.js';
 import { chunkScript, ChunkWriter, type FinishedChunk } from './transcripts/transcript-chunks.js';
 import { IndexWriter, transcriptId } from './transcripts/transcript-index.js';
 import type { ShownTranscripts } from './transcripts/transcript-viewer.js';
-import { toTranscript } from './transcripts/transcripts.js';
+import { toTranscript, type TranscriptCoder } from './transcripts/transcripts.js';
 
 export interface EpisodeReading {
   /** Maximum number of episodes. */
   limit: number;
   /** Text of token ids, special tokens included. */
-  decode: (tokens: number[]) => string;
+  coder: TranscriptCoder;
   /** Name of the folder of transcripts beside the page. */
   folder: string;
   /** Receives the file `{name}.js` of that folder. The same name always has the same content. */
@@ -54,7 +54,7 @@ const stretchMs = 20;
 export async function readReportEpisodes(
   store: ObjectStore,
   history: RunHistory,
-  { limit, decode, folder, keep, embeddedChars = charsInPage }: EpisodeReading,
+  { limit, coder, folder, keep, embeddedChars = charsInPage }: EpisodeReading,
 ): Promise<ReadEpisodes> {
   const selection = selectEpisodes(history, limit);
   const written = new IndexWriter(folder);
@@ -93,7 +93,7 @@ export async function readReportEpisodes(
       const counted = new Map<string, TrajectoryCounts>();
       const groups = new Map<number, { env: string; values: (number | null)[] }>();
       for (const episode of episodes) {
-        const transcript = toTranscript(episode, decode);
+        const transcript = toTranscript(episode, coder);
         const id = transcriptId(source, episode.slot, episode.sample);
         const counts = entryOf(counted, episode.env_key, noTrajectories);
         const found = addTrajectory(counts, trajectoryOf(id, episode, transcript));

@@ -13,6 +13,7 @@ import {
   share,
   text,
 } from './fields.js';
+import { toolFormatNames } from './tool-format-names.js';
 import { data } from './data-schema.js';
 import { environment } from './environments/environment-schema.js';
 import { model } from './model-schema.js';
@@ -59,6 +60,17 @@ const generator = z.strictObject({
     .describe(
       '`signatures`: one line per tool, for small models; `openai`: as functions of OpenAI’s API, as in SkyRL Fleet Training',
     ),
+  tool_format: z
+    .enum(['auto', ...toolFormatNames])
+    .default('auto')
+    .describe('how the model writes tool calls; `auto`: as its chat template teaches, else `hermes`'),
+  chat_template_kwargs: z
+    .record(
+      z.string().regex(/^[A-Za-z_]\w*$/, 'is not a name of a template’s variable'),
+      z.union([z.string(), z.number(), z.boolean()]),
+    )
+    .exactOptional()
+    .describe('variables of the chat template, such as `enable_thinking: false`'),
   system_prompt: z
     .enum(['skyrl', 'short'])
     .default('skyrl')

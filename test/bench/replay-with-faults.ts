@@ -1,5 +1,6 @@
 // Plays a run's final evaluation once more, with the same policy and the same random numbers, while the environment server fails a fifth of
 // all calls. An infrastructure failure must never change a grade: each outcome must be the recorded one, or unknown.
+import { textCoder } from '../../src/episode/conversation.js';
 import { StateLock } from '../../src/engine/native/state-lock.js';
 import { DatasetCache } from '../../src/data/dataset-cache.js';
 import { NativePolicyHolder } from '../../src/policy/native-states.js';
@@ -73,7 +74,7 @@ export async function replayWithFaults(options: FaultyReplay): Promise<FalseZero
       const task = data.taskByKey.get(calm.task_key);
       if (!task) throw new Error(`the dataset of ${run} does not hold task ${calm.task_key}`);
       const { outcome, failures } = await playEpisode(
-        { engine, backend, tokenizer: data.tokenizer, template: data.template },
+        { engine, backend, ...textCoder(data) },
         {
           ...{ task, state, sampling: suite.sampling, policyStep: step, episodeId: key },
           key: { seed: suite.seed, domain: 'eval', step: 0, slot, sample: 0 },

@@ -1,7 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { loadChatTemplate } from '../../src/episode/chat-template.js';
+import { observationTokens, stopTokens, turnText } from '../../src/episode/conversation.js';
 import { loadTokenizer } from '../../src/episode/tokenizer.js';
+import { hermes } from './fixtures.js';
 
 const tokenizer = loadTokenizer(readFileSync('presets/tokenizers/small/tokenizer.json'));
 const small = loadChatTemplate(
@@ -19,6 +21,44 @@ const thinking = loadChatTemplate(
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n<think>\\n' }}{%- endif %}`,
   tokenizer,
 );
+
+describe('tokens that end a turn', () => {
+  // As in gpt-oss and Llama: the last turn of a conversation is closed with another token than earlier ones.
+  const ends = loadChatTemplate(
+    `{%- for m in messages %}{{- '<|im_start|>' + m.role + m.content }}
+{%- if loop.last and not add_generation_prompt %}{{- '<done>' }}{%- else %}{{- '<|im_end|>' }}{%- endif %}
+{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant' }}{%- endif %}`,
+    tokenizer,
+  );
+  const idOf = (text: string): number => tokenizer.addedToken(text)!;
+  const coder = { tokenizer, template: ends, ...hermes };
+
+  test('are the template’s, the format’s and those of generation_config.json, and none is written twice', async () => {
+    expect(ends.closers).toEqual([idOf('<done>'), idOf('<|im_end|>')]);
+    expect(new Set(stopTokens({ ...coder, eosTokens: [idOf('<|im_start|>'), 77] }))).toEqual(
+      new Set(['<done>', '<|im_end|>', '<|im_start|>', '</tool_call>'].map(idOf).concat(77)),
+    );
+    const next = await observationTokens(coder, 'c', idOf('</tool_call>'));
+    expect(tokenizer.decode(next)).toBe('<|im_end|><|im_start|>userc<|im_end|><|im_start|>assistant');
+    for (const [closer, eosTokens] of [
+      [idOf('<done>'), []],
+      [idOf('<|im_end|>'), []],
+      [77, [77]],
+    ] as const)
+      expect(await observationTokens({ ...coder, eosTokens }, 'c', closer)).toEqual(next.slice(1));
+  });
+
+  test('do not end a turn that may still think', () => {
+    const mayThink = { ...ends, mayThink: true };
+    expect(stopTokens({ ...coder, template: mayThink })).not.toContain(idOf('</tool_call>'));
+  });
+
+  test('are no part of a turn’s text', () => {
+    expect(turnText(coder, tokenizer.encode('It is 7.<|im_end|>'))).toBe('It is 7.');
+    expect(turnText({ ...coder, eosTokens: [77] }, [...tokenizer.encode('It is 7.'), 77])).toBe('It is 7.');
+    expect(turnText(coder, tokenizer.encode('<tool_call>{}</tool_call>'))).toBe('<tool_call>{}</tool_call>');
+  });
+});
 
 describe('a chat template', () => {
   test('gives prompt, turns and text between turns that together equal the whole rendered conversation', () => {
@@ -43,6 +83,13 @@ describe('a chat template', () => {
     expect(thinking.between(' c ', true)).toBe(
       '\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n<think>\n',
     );
+  });
+
+  test('says whether a turn begins within thinking, and whether earlier thinking is dropped', () => {
+    expect(thinking).toMatchObject({ opensThinking: true, mayThink: true });
+    expect(thinking.dropsThinking()).toBe(true);
+    expect(small).toMatchObject({ opensThinking: false, mayThink: false });
+    expect(small.dropsThinking()).toBe(false);
   });
 
   test('gives the task’s date if the template asks for the current time', () => {

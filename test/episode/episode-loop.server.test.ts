@@ -20,7 +20,7 @@ import { loadTokenizer } from '../../src/episode/tokenizer.js';
 import type { DemonstrationMessage, Task } from '../../src/spec/records/task.js';
 import { startHttpWorld } from '../environments/http-world.js';
 import { counterTask, startCounterServer, token } from '../environments/stand-in.js';
-import { sampling } from './fixtures.js';
+import { hermes, sampling } from './fixtures.js';
 import { scriptedPolicy } from './scripted-policy.js';
 
 const tokenizer = loadTokenizer(readFileSync('presets/tokenizers/small/tokenizer.json'));
@@ -74,7 +74,7 @@ function play(
 ) {
   const engine = scriptedPolicy(tokenizer, turns);
   const done = playEpisode(
-    { engine, backend: environments, tokenizer, template },
+    { engine, backend: environments, tokenizer, template, ...hermes },
     request(overrides.task ?? twoStep, overrides),
     quiet,
   );
@@ -170,7 +170,7 @@ describe('an episode', () => {
       messages.push({ role: 'assistant', content: '<done>' });
       const { env_key, env_variables } = task;
       const shown = await tokenizeDemonstration(
-        { tokenizer, template },
+        { tokenizer, template, ...hermes },
         { kind: 'teacher', env_key, env_variables, messages },
         appByName(env_key).tools,
         sampling,
@@ -230,7 +230,7 @@ describe('an episode', () => {
       },
     };
     const playing = playEpisode(
-      { engine, backend: counting, tokenizer, template },
+      { engine, backend: counting, tokenizer, template, ...hermes },
       request(twoStep),
       stop.signal,
     );

@@ -1,3 +1,4 @@
+import { toolFormat } from '../../src/episode/tool-formats/tool-format.js';
 import type { SamplingPlan } from '../../src/spec/records/parts.js';
 
 export const sampling: SamplingPlan = {
@@ -11,3 +12,6 @@ export const sampling: SamplingPlan = {
   max_output_chars: 4000,
   max_episode_failures: 3,
 };
+
+/** What a coder has beside its tokenizer and template. */
+export const hermes = { format: toolFormat('hermes'), eosTokens: [] };

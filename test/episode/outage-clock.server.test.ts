@@ -10,7 +10,7 @@ import { loadChatTemplate } from '../../src/episode/chat-template.js';
 import { type EpisodeDeps, type EpisodePlay, playEpisode } from '../../src/episode/episode-loop.js';
 import { loadTokenizer } from '../../src/episode/tokenizer.js';
 import { counterTask, startCounterServer, token } from '../environments/stand-in.js';
-import { sampling } from './fixtures.js';
+import { hermes, sampling } from './fixtures.js';
 import { scriptedPolicy } from './scripted-policy.js';
 
 const tokenizer = loadTokenizer(readFileSync('presets/tokenizers/small/tokenizer.json'));
@@ -24,7 +24,7 @@ const policy = () => scriptedPolicy(tokenizer, [increment, increment, '<done>'])
 function play(url: string, maxWaitMs: number, engine: EpisodeDeps['engine']): Promise<EpisodePlay> {
   const backend = createOpenEnvBackend({ url, gradingToken: token, maxSessions: 4 });
   return playEpisode(
-    { engine, tokenizer, template, backend },
+    { engine, tokenizer, template, backend, ...hermes },
     {
       ...{ task: counterTask(2), sampling, state: 'a'.repeat(64), policyStep: 0, maxWaitMs },
       key: { seed: 1, domain: 'train', step: 1, slot: 0, sample: 0 },

@@ -26,7 +26,7 @@ import {
 } from '../environments/stand-in.js';
 import { startTcpProxy, type TcpProxy } from '../support/servers/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { sampling } from './fixtures.js';
+import { hermes, sampling } from './fixtures.js';
 import { scriptedPolicy } from './scripted-policy.js';
 
 const tokenizer = loadTokenizer(readFileSync('presets/tokenizers/small/tokenizer.json'));
@@ -168,7 +168,7 @@ async function attempt(
   };
   let looks = 0;
   const playing = playEpisode(
-    { engine, backend: environments, tokenizer, template },
+    { engine, backend: environments, tokenizer, template, ...hermes },
     {
       task: { ...counterTask(2), ...(prompt === undefined ? {} : { prompt }) },
       ...{ sampling: { ...sampling, ...limits }, state: header.state, policyStep: 0 },

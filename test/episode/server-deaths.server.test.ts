@@ -10,7 +10,7 @@ import { loadChatTemplate } from '../../src/episode/chat-template.js';
 import { type EpisodePlay, playEpisode } from '../../src/episode/episode-loop.js';
 import { loadTokenizer } from '../../src/episode/tokenizer.js';
 import { counterTask, startCounterServer, token } from '../environments/stand-in.js';
-import { sampling } from './fixtures.js';
+import { hermes, sampling } from './fixtures.js';
 import { scriptedPolicy } from './scripted-policy.js';
 
 const tokenizer = loadTokenizer(readFileSync('presets/tokenizers/small/tokenizer.json'));
@@ -92,7 +92,7 @@ async function playAll(othersWaitFor: 'third playing' | 'end' = 'third playing')
       };
       const play = await playEpisode(
         {
-          ...{ engine: { generate }, tokenizer, template },
+          ...{ engine: { generate }, tokenizer, template, ...hermes },
           backend: counted(seed === suspect ? asked : () => undefined),
         },
         {

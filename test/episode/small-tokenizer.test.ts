@@ -7,14 +7,14 @@ import { tokenizeDemonstration } from '../../src/episode/demonstration.js';
 import { loadTokenizer } from '../../src/episode/tokenizer.js';
 import { generateDemonstrations, generateTasks } from '../../src/environments/apps/generate.js';
 import { appByName } from '../../src/environments/apps/registry.js';
-import { sampling } from './fixtures.js';
+import { hermes, sampling } from './fixtures.js';
 
 const tokenizer = loadTokenizer(readFileSync('presets/tokenizers/small/tokenizer.json'));
 const template = loadChatTemplate(
   readFileSync('presets/tokenizers/small/chat_template.jinja', 'utf8'),
   tokenizer,
 );
-const coder = { tokenizer, template };
+const coder = { tokenizer, template, ...hermes };
 /** The apps of the quickstart, for whose texts the tokenizer was trained. */
 const appNames = ['tracker', 'booking'];
 

@@ -4,7 +4,7 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { modelFilesDigest, weightFiles } from '../../src/models/model-files.js';
 import { readModelFolder, selfContained } from '../../src/models/model-folder.js';
 import { templateText } from '../../src/policy/model-assets.js';
-import type { ModelSpec } from '../../src/spec/run-spec.js';
+import type { RunSpec } from '../../src/spec/run-spec.js';
 import { ownFolder } from '../support/scratch-folder.js';
 
 const config = {
@@ -125,23 +125,39 @@ test('a template that uses special tokens gets their texts; any other template s
 });
 
 describe('the chat template of a run without a model folder', () => {
-  const modelWith = (chat_template: string): ModelSpec =>
-    ({ name: 'm', tokenizer: join(folder, 'tokenizer.json'), chat_template }) as ModelSpec;
+  const specWith = (chat_template: string, generator: object = {}): RunSpec =>
+    ({
+      model: { name: 'm', tokenizer: join(folder, 'tokenizer.json'), chat_template },
+      generator,
+    }) as RunSpec;
 
   test('may be the one in a tokenizer_config.json, with the texts of its special tokens', async () => {
     const file = join(folder, 'tokenizer_config.json');
     write('tokenizer_config.json', { chat_template: 'ends with {{ eos_token }}', eos_token: '<|im_end|>' });
-    expect(await templateText(modelWith(file))).toBe(
+    expect(await templateText(specWith(file))).toBe(
       '{%- set eos_token = "<|im_end|>" %}ends with {{ eos_token }}',
     );
     write('tokenizer_config.json', { eos_token: '<|im_end|>' });
-    await expect(templateText(modelWith(file))).rejects.toThrow(
-      /tokenizer_config\.json has no chat_template/,
+    await expect(templateText(specWith(file))).rejects.toThrow(/tokenizer_config\.json has no chat_template/);
+  });
+
+  test('sets the variables of the spec, and refuses those that it does not have', async () => {
+    const file = join(folder, 'chat_template.jinja');
+    write('chat_template.jinja', '{% if enable_thinking %}<think>{% endif %}');
+    expect(await templateText(specWith(file, { chat_template_kwargs: { enable_thinking: false } }))).toBe(
+      '{%- set enable_thinking = false %}{% if enable_thinking %}<think>{% endif %}',
     );
+    for (const [name, problem] of [
+      ['enable_thinkin', /no variable of the chat template/],
+      ['messages', /set for each prompt/],
+    ] as const)
+      await expect(templateText(specWith(file, { chat_template_kwargs: { [name]: false } }))).rejects.toThrow(
+        problem,
+      );
   });
 
   test('may be a Jinja file, which is taken as it is', async () => {
     write('chat_template.jinja', 'template');
-    expect(await templateText(modelWith(join(folder, 'chat_template.jinja')))).toBe('template');
+    expect(await templateText(specWith(join(folder, 'chat_template.jinja')))).toBe('template');
   });
 });

@@ -48,6 +48,7 @@ beforeAll(async () => {
   const { state } = await maker.engine.loadRandom(drawn(maker, 11));
   await exportModel(maker.engine, {
     ...{ state, to: original, dtype: 'BF16', adapters: 'merged', maxPositionEmbeddings: 512 },
+    eosTokens: [],
     tokenizer: readFileSync(model.tokenizer, 'utf8'),
     template: readFileSync(model.chat_template, 'utf8'),
   });
@@ -286,7 +287,7 @@ describe('an exported model', () => {
     const assets = await readModelFolder(folder);
     const request = {
       ...({ to, dtype: 'F32', adapters: 'merged', maxPositionEmbeddings: 512 } as const),
-      ...{ tokenizer: assets.tokenizer!, template: assets.chatTemplate! },
+      ...{ tokenizer: assets.tokenizer!, template: assets.chatTemplate!, eosTokens: assets.eosTokens },
     };
     await holder.withState(run, 1, async (state) => {
       const wrong = { ...request, state: 'f'.repeat(64) };
@@ -316,7 +317,7 @@ describe('an exported model', () => {
       await holder.withState(run, 1, (state) =>
         exportModel(holder.engine, {
           ...{ state, to, dtype: 'F32', adapters: 'merged', base_model: folder, maxPositionEmbeddings: null },
-          ...{ tokenizer: assets.tokenizer!, template: assets.chatTemplate! },
+          ...{ tokenizer: assets.tokenizer!, template: assets.chatTemplate!, eosTokens: assets.eosTokens },
         }),
       );
       return JSON.parse(readFileSync(join(to, 'tokenizer_config.json'), 'utf8'));

@@ -1,4 +1,5 @@
 // Writes episodes to a store from their texts: each token stands for a piece of text.
+import { coderOf } from './recorded-run.js';
 import {
   readReportEpisodes,
   type EpisodeReading,
@@ -111,7 +112,7 @@ export function readEpisodes(
   options: Partial<EpisodeReading> = {},
 ): Promise<ReadEpisodes> {
   return readReportEpisodes(store, history, {
-    ...{ limit: 10_000, decode, folder: 'transcripts' },
+    ...{ limit: 10_000, coder: coderOf(decode), folder: 'transcripts' },
     keep: (name, text) => Promise.resolve(void files.set(name, text)),
     ...options,
   });

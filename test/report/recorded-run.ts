@@ -1,4 +1,5 @@
 // The records of a run with two supervised and forty GRPO steps, two restarts and one change.
+import type { TranscriptCoder } from '../../src/report/transcripts/transcripts.js';
 import type { RunHistory } from '../../src/report/history/run-history.js';
 import type { EvaluationResult } from '../../src/spec/records/evaluation-records.js';
 import type { EpisodeRecord } from '../../src/spec/records/episode.js';
@@ -203,4 +204,9 @@ export function decodeWith(request: string, call: string, result: string): (toke
     7: '<done>',
   };
   return (tokens) => tokens.map((token) => text[token] ?? '?').join('');
+}
+
+/** A coder in whose texts nothing needs quotes. */
+export function coderOf(decode: (tokens: number[]) => string): TranscriptCoder {
+  return { tokenizer: { decodeQuoted: (tokens) => decode([...tokens]), unquote: (text) => text }, format: 'hermes' };
 }

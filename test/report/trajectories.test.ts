@@ -1,4 +1,5 @@
 // Tests the counts of how episodes went: compares them with simpler ways to count, and reads recorded episodes.
+import { coderOf } from './recorded-run.js';
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { addError, noErrors, normalisedError, ranked } from '../../src/report/transcripts/error-patterns.js';
@@ -191,7 +192,7 @@ const done = { says: '<done>' };
 describe('an episode', () => {
   const look = (said: SaidEpisode): { found: number; counts: TrajectoryCounts; trajectory: Trajectory } => {
     const record = saidEpisode(said, { slot: 0, sample: 0 });
-    const one = trajectoryOf('t', record, toTranscript(record, decode));
+    const one = trajectoryOf('t', record, toTranscript(record, coderOf(decode)));
     const counts = noTrajectories();
     return { found: addTrajectory(counts, one), counts, trajectory: one };
   };

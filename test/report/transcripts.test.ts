@@ -13,14 +13,17 @@ import {
   segmentsOf,
   toTranscript,
 } from '../../src/report/transcripts/transcripts.js';
-import { decodeWith, episodeOf } from './recorded-run.js';
+import { coderOf, decodeWith, episodeOf } from './recorded-run.js';
 
 const passed = episodeOf('t1', { status: 'graded', value: 1 });
 const call = '{"name":"close_issue","arguments":{"id":"ISS-1"}}';
 
 describe('an episode reads as a conversation', () => {
   test('without the marks of the chat template', () => {
-    const transcript = toTranscript(passed, decodeWith('Close ISS-1.', call, 'Tool result:\n{"ok":true}'));
+    const transcript = toTranscript(
+      passed,
+      coderOf(decodeWith('Close ISS-1.', call, 'Tool result:\n{"ok":true}')),
+    );
     expect(transcript).toMatchObject({ verdict: 'pass', request: 'Close ISS-1.', turns: 2 });
     expect(transcript.messages).toEqual([
       { role: 'system', text: 'Call one tool a turn.' },
@@ -36,35 +39,40 @@ describe('an episode reads as a conversation', () => {
     [0.9, 'fail'],
     [0, 'fail'],
   ])('and the reward %d is a %s, as in pass@1', (value, verdict) => {
-    expect(toTranscript(episodeOf('t1', { status: 'graded', value }), String)).toMatchObject({ verdict });
+    expect(toTranscript(episodeOf('t1', { status: 'graded', value }), coderOf(String))).toMatchObject({
+      verdict,
+    });
   });
 
   test('and gives the reason of an unknown outcome in the server’s words', () => {
     const unknown = episodeOf('t1', { status: 'unknown', reason: 'grade', failures: 3 });
     const said = { ...unknown, observed: { ...unknown.observed, failure: 'it gave no grade' } };
-    expect(toTranscript(unknown, String).reason).toBe('grade');
-    expect(toTranscript(said, String).reason).toBe('grade: it gave no grade');
+    expect(toTranscript(unknown, coderOf(String)).reason).toBe('grade');
+    expect(toTranscript(said, coderOf(String)).reason).toBe('grade: it gave no grade');
   });
 
   test('and gives the grader’s explanation with its grade', () => {
     const graded = episodeOf('t1', { status: 'graded', value: 0 });
     const { explanation: _, ...observed } = graded.observed;
     const explanation = 'issues ISS-7Q2K: assignee is "isaac", should be "marco"';
-    expect(toTranscript({ ...graded, observed }, String).reason).toBe('reward 0');
-    expect(toTranscript({ ...graded, observed: { ...observed, explanation } }, String).reason).toBe(
+    expect(toTranscript({ ...graded, observed }, coderOf(String)).reason).toBe('reward 0');
+    expect(toTranscript({ ...graded, observed: { ...observed, explanation } }, coderOf(String)).reason).toBe(
       `reward 0: ${explanation}`,
     );
   });
 
   test('and leaves the text of another template unchanged', () => {
-    const plain = toTranscript(passed, (tokens) => `<|turn|>${tokens.join(' ')}`);
+    const plain = toTranscript(
+      passed,
+      coderOf((tokens) => `<|turn|>${tokens.join(' ')}`),
+    );
     expect(plain.messages.map((message) => message.text)).toEqual(['1 2 3', '4 5', '6', '7']);
   });
 });
 
 describe('a turn is split', () => {
   test('into text, calls and the end', () => {
-    expect(segmentsOf(`I look.<tool_call>${call}</tool_call><done>`)).toEqual([
+    expect(segmentsOf(`I look.<tool_call>${call}</tool_call><done>`, 'hermes')).toEqual([
       { kind: 'text', text: 'I look.' },
       { kind: 'call', name: 'close_issue', arguments: [['id', '"ISS-1"']] },
       { kind: 'done' },
@@ -74,12 +82,14 @@ describe('a turn is split', () => {
   test.each(['{"name":', '[]', '{"arguments":{}}', '17'])(
     'and %s in the tags of a call is not a call',
     (body) => {
-      expect(segmentsOf(`<tool_call>${body}</tool_call>`)).toEqual([{ kind: 'malformed', text: body }]);
+      expect(segmentsOf(`<tool_call>${body}</tool_call>`, 'hermes')).toEqual([
+        { kind: 'malformed', text: body },
+      ]);
     },
   );
 
   test('even if the closing tag of a call was not sampled', () => {
-    expect(segmentsOf(`<tool_call>${call}`)).toMatchObject([{ kind: 'call', name: 'close_issue' }]);
+    expect(segmentsOf(`<tool_call>${call}`, 'hermes')).toMatchObject([{ kind: 'call', name: 'close_issue' }]);
   });
 });
 
@@ -101,7 +111,7 @@ test('failures come first, and environments take turns', () => {
 
 describe('transcripts are written to chunks', () => {
   const hostile = '</script><script>alert(1)</script>\u2028\ud800"\'`${x}';
-  const transcriptOf = (text: string) => toTranscript(passed, decodeWith(text, call, text));
+  const transcriptOf = (text: string) => toTranscript(passed, coderOf(decodeWith(text, call, text)));
 
   async function chunksOf(texts: readonly string[]): Promise<{ chunks: FinishedChunk[]; places: object[] }> {
     const chunks: FinishedChunk[] = [];

@@ -11,7 +11,7 @@ import { playEpisode } from '../../src/episode/episode-loop.js';
 import { JournalFolder } from '../../src/episode/journal-folder.js';
 import { loadTokenizer } from '../../src/episode/tokenizer.js';
 import type { Task } from '../../src/spec/records/task.js';
-import { sampling } from '../episode/fixtures.js';
+import { hermes, sampling } from '../episode/fixtures.js';
 
 const [, , url = '', gradingToken = '', count = '1', folder = ''] = process.argv;
 const maxSessions = Number(count);
@@ -45,7 +45,7 @@ async function play(task: Task, slot: number): Promise<void> {
   const tokens = tokenizer.encode(`<tool_call>${JSON.stringify(oracle(task.task_key)[0])}</tool_call>`);
   await playEpisode(
     {
-      ...{ backend, tokenizer, template },
+      ...{ backend, tokenizer, template, ...hermes },
       engine: {
         generate: () => {
           // When an episode begins its second turn here, the tool call of its first turn has been answered.

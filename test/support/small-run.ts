@@ -1,5 +1,6 @@
 // The smallest run in which every step changes the weights. One supervised step teaches right and wrong answers to two tasks, so that every
 // GRPO step has groups with a learning signal.
+import { toolFormat } from '../../src/episode/tool-formats/tool-format.js';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -74,6 +75,8 @@ function rightAndWrong(task: Task): Demonstration[] {
     env_variables: task.env_variables,
     tools: appByName(task.env_key).tools,
     sampling: { system_prompt: 'short', tools_format: 'signatures' },
+    format: toolFormat('hermes'),
+    quote: (text) => text,
   });
   return [call.name, 'echo'].map((name) => ({
     kind: 'answers',

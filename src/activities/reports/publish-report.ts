@@ -22,10 +22,10 @@ export async function renderRunReport(
   place: Pick<EpisodeReading, 'folder' | 'keep'>,
 ): Promise<{ html: string; step: number; faults: FaultFigures }> {
   const history = await readHistory(deps.store, run);
-  const { tokenizer } = await deps.runs.get(run);
+  const { tokenizer, format } = await deps.runs.get(run);
   const episodes = await readReportEpisodes(deps.store, history, {
     ...{ ...place, limit },
-    decode: (tokens) => tokenizer.decode(tokens),
+    coder: { tokenizer, format: format.name },
   });
   const attempts = await readAttempts(deps.store, history);
   const faults = faultsOf(history, attempts);

@@ -30,8 +30,9 @@ interface NamedFile {
 export async function refuseChangedFiles(
   store: ObjectStore,
   record: RunRecord,
-  { model, data }: RunSpec,
+  spec: RunSpec,
 ): Promise<void> {
+  const { model, data } = spec;
   const whole = (text: string): string => text;
   const files: NamedFile[] = [
     { path: 'model.tokenizer', file: model.tokenizer, taken: record.tokenizer, content: whole },
@@ -39,7 +40,7 @@ export async function refuseChangedFiles(
       path: 'model.chat_template',
       file: model.chat_template,
       taken: record.chat_template,
-      read: () => templateText(model),
+      read: () => templateText(spec),
       content: whole,
     },
   ];

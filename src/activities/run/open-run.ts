@@ -7,7 +7,6 @@ import { refuseImpossibleData } from '../../data/dataset-validation.js';
 import { takeUpModel } from '../../policy/model-assets.js';
 import { phasesOf } from './phases.js';
 import { takeUpDataset } from '../../data/run-dataset.js';
-import { toolParserId } from '../../episode/tool-call-parser.js';
 import { InvalidSpec } from '../../spec/invalid-spec.js';
 import { limitsOf } from '../../spec/budget.js';
 import type { Digest } from '../../spec/records/parts.js';
@@ -100,7 +99,7 @@ async function findOrCreate(
     await refuseChangedFiles(deps.store, existing, spec);
     return existing;
   }
-  const { baseModel, tokenizer, template } = await takeUpModel(spec, signal);
+  const { baseModel, tokenizer, template, format, eosTokens } = await takeUpModel(spec, signal);
   const dataset = await takeUpDataset(deps.store, spec, signal).catch((error: Error) => {
     throw error.name === 'BadDataFile'
       ? new InvalidSpec([{ path: 'data', problem: error.message, fix: '' }])
@@ -115,7 +114,8 @@ async function findOrCreate(
     base_model: baseModel,
     tokenizer: await storeAsset(deps, tokenizer),
     chat_template: await storeAsset(deps, template),
-    tool_parser: toolParserId,
+    tool_parser: format.id,
+    ...(eosTokens.length === 0 ? {} : { eos_tokens: eosTokens }),
     dataset,
     lineage: null,
     observed: { started_at: new Date().toISOString() },

@@ -1,5 +1,6 @@
 // Plays seats in parallel, each once, and writes their records (R8, R9).
 import { itemOf, sentFor } from '../../engine/tinker/sent-tokens.js';
+import { textCoder } from '../../episode/conversation.js';
 import { playEpisode, type EpisodePlay } from '../../episode/episode-loop.js';
 import { policyServer } from '../../engine/policy-engine.js';
 import { recordedText } from '../../episode/recorded-text.js';
@@ -206,8 +207,7 @@ async function playUnlessFinished(
         },
       },
       backend: deps.backendFor(environment, spec.generator.call_timeout_s * 1000),
-      tokenizer: data.tokenizer,
-      template: data.template,
+      ...textCoder(data),
     },
     {
       task: seat.task,

@@ -202,7 +202,7 @@ async function newFolder(specFile: string, { to, dtype }: { to: string; dtype: s
   try {
     const { state, weights } = await engine.loadRandom({ architecture, initializer_range, seed });
     const exported = await exportModel(engine, {
-      ...{ state, to, tokenizer, template },
+      ...{ state, to, tokenizer, template, eosTokens: [] },
       adapters: 'merged',
       dtype: dtype === 'bf16' ? 'BF16' : 'F32',
       maxPositionEmbeddings: architecture.max_position_embeddings,

@@ -13,6 +13,7 @@ import {
   type Message,
   type Transcript,
 } from '../../report/transcripts/transcripts.js';
+import type { ToolFormatName } from '../../spec/tool-format-names.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import { readEvaluationEpisodes } from '../../store/evaluations/evaluation-episodes.js';
 import { readStepEpisodes } from '../../store/runs/episodes.js';
@@ -56,7 +57,7 @@ export function register(program: Command): void {
         const stored = await openStoreOf(command, options);
         await requireRun(stored, run);
         const store = await openRunView(stored, run);
-        const { tokenizer } = await new RunDataCache(store, new DatasetCache(store)).get(run);
+        const { tokenizer, format } = await new RunDataCache(store, new DatasetCache(store)).get(run);
         const episodes =
           options.step === undefined
             ? await evaluationEpisodes(store, run)
@@ -65,7 +66,7 @@ export function register(program: Command): void {
           (episode) => options.verdict === undefined || verdictOf(episode) === options.verdict,
         );
         const transcripts = pickTranscripts(wanted, options.limit).map((episode) =>
-          toTranscript(episode, (tokens) => tokenizer.decode(tokens)),
+          toTranscript(episode, { tokenizer, format: format.name }),
         );
         for (const transcript of transcripts)
           console.log(options.json ? JSON.stringify(transcript) : printable(asText(transcript)));
@@ -103,15 +104,15 @@ function asText(transcript: Transcript): string {
   const { verdict, task_key, sample, reason, stop_reason, turns } = transcript;
   const head = `── ${verdict} · ${task_key} · sample ${sample} · ${reason} · ${turns} turns, ended by ${stop_reason}`;
   const body = transcript.messages.map(
-    ({ role, text }) => `${speakers[role]}\n${textOf(role, text).replace(/^/gm, '  ')}`,
+    ({ role, text }) => `${speakers[role]}\n${textOf(role, text, transcript.format).replace(/^/gm, '  ')}`,
   );
   return [head, ...body, ''].join('\n');
 }
 
-function textOf(role: Message['role'], text: string): string {
+function textOf(role: Message['role'], text: string, format: ToolFormatName): string {
   if (role === 'environment') return readableResult(text);
   if (role !== 'assistant') return text;
-  return segmentsOf(text)
+  return segmentsOf(text, format)
     .map((segment) => {
       if (segment.kind === 'call')
         return `→ ${segment.name}(${segment.arguments.map(([name, value]) => `${name}=${value}`).join(', ')})`;

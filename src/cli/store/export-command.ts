@@ -100,7 +100,7 @@ async function exportRun(
     const holder = new NativePolicyHolder({ store, engine, lock: createStateLock(), folder, log });
     return await holder.withState(run, step, async (state) => {
       const exported = await exportModel(engine, {
-        ...{ state, to: flags.to, tokenizer, template },
+        ...{ state, to: flags.to, tokenizer, template, eosTokens: record.eos_tokens ?? [] },
         dtype: flags.dtype === 'bf16' ? 'BF16' : 'F32',
         adapters: flags.peft ? 'peft' : 'merged',
         maxPositionEmbeddings: architecture?.max_position_embeddings ?? null,

@@ -1,6 +1,13 @@
 // The model's turns in an episode, as trajectory-analysis.ts reads them.
 import type { EpisodeRecord, StopReason } from '../../spec/records/episode.js';
-import { reasonOf, segmentsOf, verdictOf, type Transcript, type Verdict } from './transcripts.js';
+import {
+  reasonOf,
+  type Segment,
+  segmentsOf,
+  verdictOf,
+  type Transcript,
+  type Verdict,
+} from './transcripts.js';
 
 interface TrajectoryTurn {
   /** Tool and arguments as one text. Equal calls have equal texts, in any order of their arguments. Null if there is no valid call. */
@@ -34,7 +41,7 @@ export function trajectoryOf(id: string, episode: EpisodeRecord, transcript: Tra
   };
 }
 
-function turnsOf({ turns }: EpisodeRecord, { messages }: Transcript): TrajectoryTurn[] {
+function turnsOf({ turns }: EpisodeRecord, { messages, format }: Transcript): TrajectoryTurn[] {
   const said = messages.flatMap(({ role }, index) => (role === 'assistant' ? [index] : []));
   // Skip assistant messages of the prompt: it may hold examples.
   const own = said.slice(said.length - turns.length);
@@ -43,7 +50,7 @@ function turnsOf({ turns }: EpisodeRecord, { messages }: Transcript): Trajectory
     const answer = messages[at + 1];
     const isError = turn.error === true;
     return {
-      call: turn.tool === undefined ? null : callKey(turn.tool, messages[at]?.text ?? ''),
+      call: turn.tool === undefined ? null : callKey(turn.tool, segmentsOf(messages[at]?.text ?? '', format)),
       tool: turn.tool ?? null,
       isError,
       error: isError && answer?.role === 'environment' ? answer.text : null,
@@ -51,8 +58,8 @@ function turnsOf({ turns }: EpisodeRecord, { messages }: Transcript): Trajectory
   });
 }
 
-function callKey(tool: string, text: string): string {
-  const call = segmentsOf(text).find((segment) => segment.kind === 'call' && segment.name === tool);
+function callKey(tool: string, segments: readonly Segment[]): string {
+  const call = segments.find((segment) => segment.kind === 'call' && segment.name === tool);
   const given = call?.kind === 'call' ? [...call.arguments] : [];
   return JSON.stringify([tool, ...given.sort(([a], [b]) => (a < b ? -1 : 1))]);
 }

@@ -2,6 +2,7 @@
 // fetch files, but it may run scripts: so each file is a script that passes one string to the page. Text in the string is never run as
 // code.
 import { sha256Hex } from '../../base/sha256.js';
+import type { ToolFormatName } from '../../spec/tool-format-names.js';
 import { readableResult, segmentsOf, type Message, type Segment, type Transcript } from './transcripts.js';
 
 /**
@@ -41,7 +42,7 @@ export class ChunkWriter {
   async add(transcript: Transcript): Promise<{ chunk: number; at: number }> {
     if (this.chars >= chunkChars) await this.finish();
     const place = { chunk: this.finished, at: this.open.transcripts.length };
-    const talk = transcript.messages.map((message) => this.part(message));
+    const talk = transcript.messages.map((message) => this.part(message, transcript.format));
     this.chars += 40;
     this.open.transcripts.push({ reason: transcript.reason, talk });
     return place;
@@ -58,10 +59,10 @@ export class ChunkWriter {
     await this.onChunk({ name: sha256Hex(Buffer.from(content)).slice(0, 16), content });
   }
 
-  private part({ role, text }: Message): TalkPart {
+  private part({ role, text }: Message, format: ToolFormatName): TalkPart {
     if (role === 'assistant') {
       this.chars += text.length;
-      return ['model', segmentsOf(cut(text))];
+      return ['model', segmentsOf(cut(text), format)];
     }
     if (role === 'system') return ['system', this.text(text)];
     if (role === 'user') return ['task', this.text(text)];

@@ -1,6 +1,11 @@
 // Turns episodes into conversations that a person can read.
 import { isPass } from '../../rl/pass.js';
+import { writeJson } from '../../base/json.js';
+import { toolFormat } from '../../episode/tool-formats/tool-format.js';
+import type { ToolFormatName } from '../../spec/tool-format-names.js';
+import type { Tokenizer } from '../../episode/tokenizer.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
+import type { ToolCall } from '../../spec/records/task.js';
 
 type Role = 'system' | 'user' | 'assistant' | 'environment';
 
@@ -23,11 +28,19 @@ export interface Transcript {
   turns: number;
   /** The task's request: the last message of the prompt. */
   request: string;
+  /** How the run's tool calls are read. */
+  format: ToolFormatName;
   messages: Message[];
 }
 
-/** `decode` turns token ids into text that includes special tokens. */
-export function toTranscript(episode: EpisodeRecord, decode: (tokens: number[]) => string): Transcript {
+/** Decodes token ids, so that text which looks like a special token is not taken for one. */
+export interface TranscriptCoder {
+  tokenizer: Pick<Tokenizer, 'decodeQuoted' | 'unquote'>;
+  format: ToolFormatName;
+}
+
+export function toTranscript(episode: EpisodeRecord, { tokenizer, format }: TranscriptCoder): Transcript {
+  const decode = (tokens: number[]): string => tokenizer.decodeQuoted(tokens);
   const messages = messagesOf(decode(episode.tokens.slice(0, episode.prompt_length)), 'user');
   const request = messages.findLast((message) => message.role === 'user')?.text ?? '';
   const observe = (from: number, to: number): void => {
@@ -55,8 +68,9 @@ export function toTranscript(episode: EpisodeRecord, decode: (tokens: number[]) 
       outcome.status === 'unknown' ? reasonOf(outcome.reason, episode) : gradeOf(outcome.value, episode),
     stop_reason: episode.stop_reason,
     turns: episode.turns.length,
-    request,
-    messages,
+    request: tokenizer.unquote(request),
+    format,
+    messages: messages.map(({ role, text }) => ({ role, text: tokenizer.unquote(text) })),
   };
 }
 
@@ -123,41 +137,37 @@ export type Segment =
   | { kind: 'malformed'; text: string }
   | { kind: 'done' };
 
-export function segmentsOf(text: string): Segment[] {
-  const segments: Segment[] = [];
-  const pattern = /<(tool_call|function_call)>([\s\S]*?)(?:<\/\1>|$)|<done>|\[done\]/gi;
-  let position = 0;
-  for (const match of text.matchAll(pattern)) {
-    pushText(segments, text.slice(position, match.index));
-    segments.push(match[1] === undefined ? { kind: 'done' } : callOf(match[2] ?? ''));
-    position = match.index + match[0].length;
-  }
-  pushText(segments, text.slice(position));
-  return segments;
+/** `format`: name of the tool format that the run reads. */
+export function segmentsOf(text: string, format: ToolFormatName): Segment[] {
+  return toolFormat(format)
+    .piecesOf(text, { opensThinking: false, tools: [] })
+    .flatMap((piece): Segment[] => {
+      if (piece.kind === 'call') return [callSegment(piece.call)];
+      if (piece.kind === 'malformed') return [{ kind: 'malformed', text: withoutTags(piece.text) }];
+      return piece.kind === 'thinking' ? textSegments(piece.text) : saidSegments(piece.text);
+    });
 }
 
-function pushText(segments: Segment[], text: string): void {
-  if (text.trim() !== '') segments.push({ kind: 'text', text: text.trim() });
+function saidSegments(text: string): Segment[] {
+  return text
+    .split(/(<done>|\[done\])/i)
+    .flatMap((part, index) => (index % 2 === 1 ? [{ kind: 'done' as const }] : textSegments(part)));
 }
 
-function callOf(body: string): Segment {
-  const malformed: Segment = { kind: 'malformed', text: body.trim() };
-  let value: unknown;
-  try {
-    value = JSON.parse(body);
-  } catch {
-    return malformed;
-  }
-  if (typeof value !== 'object' || value === null) return malformed;
-  const fields = value as Record<string, unknown>;
-  const name = fields['name'] ?? fields['tool'];
-  const given = fields['arguments'] ?? fields['params'] ?? {};
-  if (typeof name !== 'string' || typeof given !== 'object' || given === null) return malformed;
+function textSegments(text: string): Segment[] {
+  return text.trim() === '' ? [] : [{ kind: 'text', text: text.trim() }];
+}
+
+function callSegment({ name, arguments: given }: ToolCall): Segment {
   return {
     kind: 'call',
     name,
-    arguments: Object.entries(given).map(([key, one]) => [key, JSON.stringify(one)]),
+    arguments: Object.entries(given).map(([key, value]) => [key, writeJson(value)]),
   };
+}
+
+function withoutTags(text: string): string {
+  return text.replace(/^<(tool_call|function_call)>|<\/(tool_call|function_call)>$/g, '').trim();
 }
 
 /** Shows JSON with indentation, also if words precede it (`result: {"a":1}`). Other text is returned unchanged. */

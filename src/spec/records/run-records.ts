@@ -1,7 +1,7 @@
 // The records of a whole run: its start, its owners, its names, and what other runs need of it.
 import { z } from 'zod';
 import type { RunSpec } from '../run-spec.js';
-import { amount, count, digest, numerics, positive, since, text, time } from './parts.js';
+import { amount, count, digest, numerics, positive, since, text, time, tokenIds } from './parts.js';
 
 export type DatasetReference = RunRecord['dataset'];
 export type RunRecord = z.infer<typeof run>;
@@ -17,7 +17,10 @@ export const run = z.strictObject({
   base_model: digest,
   tokenizer: digest,
   chat_template: digest,
-  tool_parser: text,
+  tool_parser: text.describe('tool format, and its version'),
+  eos_tokens: tokenIds
+    .exactOptional()
+    .describe('further tokens that end a turn, from the model’s `generation_config.json`'),
   dataset: z.strictObject({ name: text, version: text, digest }),
   lineage: z
     .strictObject({

@@ -18,7 +18,7 @@ import { lastCommittedStep, readState } from '../../../src/store/runs/run-record
 import { startStack } from '../../../src/stack/stack.js';
 import { run, startEnvironments, startHarness } from '../../activities/fixture.js';
 import { counterTask, startCounterServer, token } from '../../environments/stand-in.js';
-import { sampling } from '../../episode/fixtures.js';
+import { hermes, sampling } from '../../episode/fixtures.js';
 import { scriptedPolicy } from '../../episode/scripted-policy.js';
 
 const cleanup: (() => Promise<unknown> | void)[] = [];
@@ -46,7 +46,7 @@ describe('an episode continues and is graded', () => {
       '<done>',
     ]);
     const { outcome, metrics, tokens } = await playEpisode(
-      { engine, backend, tokenizer, template },
+      { engine, backend, tokenizer, template, ...hermes },
       {
         task: counterTask(1),
         sampling: { ...sampling, max_output_chars: 200 },

@@ -10,7 +10,7 @@ import { type EpisodePlay, playEpisode } from '../../../src/episode/episode-loop
 import { loadTokenizer } from '../../../src/episode/tokenizer.js';
 import { type TurnJournal } from '../../../src/episode/turn-journal.js';
 import type { Task } from '../../../src/spec/records/task.js';
-import { sampling } from '../../episode/fixtures.js';
+import { hermes, sampling } from '../../episode/fixtures.js';
 import { scriptedPolicy } from '../../episode/scripted-policy.js';
 
 export const run = 'run-a';
@@ -74,7 +74,7 @@ export function playCalls(
   const turns = calls.map((call) => `<tool_call>${JSON.stringify(call)}</tool_call>`);
   return playEpisode(
     {
-      ...{ backend, tokenizer, template },
+      ...{ backend, tokenizer, template, ...hermes },
       engine: scriptedPolicy(tokenizer, [...turns, `${final_answer} <done>`]),
     },
     {

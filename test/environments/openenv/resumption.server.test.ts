@@ -13,7 +13,7 @@ import type { EnvironmentServer } from '../../../src/environments/server/environ
 import { loadChatTemplate } from '../../../src/episode/chat-template.js';
 import { playEpisode } from '../../../src/episode/episode-loop.js';
 import { loadTokenizer } from '../../../src/episode/tokenizer.js';
-import { sampling } from '../../episode/fixtures.js';
+import { hermes, sampling } from '../../episode/fixtures.js';
 import { scriptedPolicy } from '../../episode/scripted-policy.js';
 import { startTcpProxy, type TcpProxy } from '../../support/servers/tcp-proxy.js';
 import { until } from '../../support/until.js';
@@ -158,7 +158,7 @@ describe('the loop of an episode', () => {
     const play = (using: EnvironmentBackend, interrupted: boolean) =>
       playEpisode(
         {
-          ...{ backend: using, tokenizer, template },
+          ...{ backend: using, tokenizer, template, ...hermes },
           engine: {
             async generate(request, signal) {
               const answer = await policy.generate(request, signal);

@@ -7,12 +7,14 @@ import {
 import {
   malformedCallObservation,
   noCallObservation,
+  otherCallsNote,
   resultObservation,
 } from '../../../episode/observation.js';
 import { type FailureLedger, failureOf } from '../../../episode/failure-ledger.js';
 import { promptOf } from '../../../episode/conversation.js';
 import { systemPrompt } from '../../../episode/system-prompt.js';
-import { finalAnswerOf, parseToolCall, saysDone } from '../../../episode/tool-call-parser.js';
+import { toolFormat } from '../../../episode/tool-formats/tool-format.js';
+import { actionOf } from '../../../episode/turn-action.js';
 import type { TaughtRecord } from '../../../spec/records/preparation-records.js';
 import type { Task } from '../../../spec/records/task.js';
 import type { TeacherSpec } from '../../../spec/dataset-spec.js';
@@ -31,6 +33,9 @@ export interface Spending {
 /** The seed of the gates: the solution is checked in the same world. */
 const seed = 1;
 const maxOutputChars = 20_000;
+const format = toolFormat('hermes');
+/** What a teacher reads is text, whatever is in it. */
+const asItIs = (text: string): string => text;
 /** Charged failures after which the try is given up. */
 const maxFailures = 3;
 
@@ -90,28 +95,35 @@ async function play(
   const { tools, opening = '' } = environment;
   const sampling = { system_prompt: 'skyrl', tools_format: 'json' } as const;
   const messages: ChatMessage[] = [
-    { role: 'system', content: systemPrompt({ env_variables: task.env_variables, tools, sampling }) },
+    {
+      role: 'system',
+      content: systemPrompt({
+        ...{ env_variables: task.env_variables, tools, sampling, format },
+        quote: asItIs,
+      }),
+    },
     { role: 'user', content: promptOf(task.prompt, opening) },
   ];
   const calls: Taught['calls'] = [];
-  let text = '';
+  let answer = '';
   for (let turn = 0; turn < turns; turn++) {
-    text = await ask(messages);
-    const parsed = parseToolCall(text);
-    let observation = noCallObservation();
-    let hasEnded = saysDone(text);
-    if (parsed.kind === 'malformed') observation = malformedCallObservation(parsed.problem);
-    if (parsed.kind === 'call') {
-      const result = await environment.callTool(parsed.call, { turn, tryNumber });
+    const text = await ask(messages);
+    const { asked, others, isDone, answer: said } = actionOf(text, format, { opensThinking: false, tools });
+    answer = said;
+    let observation = noCallObservation(format);
+    let hasEnded = isDone;
+    if (asked?.kind === 'malformed') observation = malformedCallObservation(asked.problem, format);
+    if (asked?.kind === 'call') {
+      const result = await environment.callTool(asked.call, { turn, tryNumber });
       // The gates show whether the other calls solve the task.
-      if (!result.isError) calls.push(parsed.call);
-      observation = resultObservation(result, maxOutputChars);
+      if (!result.isError) calls.push(asked.call);
+      observation = resultObservation(result, maxOutputChars) + otherCallsNote(others);
       hasEnded ||= result.ends === true;
     }
     if (hasEnded) break;
     messages.push({ role: 'assistant', content: text }, { role: 'user', content: observation });
   }
-  const final_answer = finalAnswerOf(text);
+  const final_answer = answer;
   const { outcome } = await environment.grade({ finalAnswer: final_answer, tryNumber });
   return { value: outcome.value, calls, final_answer };
 }

@@ -1,0 +1,92 @@
+// Quotes the added tokens in text from outside, so that nobody else speaks as the system: `<|im_start|>` in a tool's result must not become the
+// token that opens a message. A quoted token is written with two private characters around its number; templates leave them as they are.
+
+const [open, close] = ['\u{F0F1E}', '\u{F0F1F}'];
+const quoted = new RegExp(`${open}(\\d+)${close}`, 'gu');
+
+/** A part of a text that is encoded by itself. `plain`: added tokens in it are characters. */
+export interface TextPart {
+  text: string;
+  plain: boolean;
+}
+
+export class TextQuotes {
+  /** What is quoted, by number: the two private characters, then the added tokens. */
+  private readonly texts: readonly string[];
+  private readonly found: RegExp;
+
+  /** `tokens`: texts of the added tokens, longest first. */
+  constructor(tokens: readonly string[]) {
+    this.texts = [open, close, ...tokens];
+    const literal = (text: string): string => text.replace(/[.*+?^${}()|[\]\\/]/g, '\\$&');
+    this.found = new RegExp(this.texts.map(literal).join('|'), 'gu');
+  }
+
+  quote(text: string, allowed: readonly string[]): string {
+    return text.replace(this.found, (token) =>
+      allowed.includes(token) ? token : `${open}${this.texts.indexOf(token)}${close}`,
+    );
+  }
+
+  /** The text with compatible characters in place of its own, if these make a token out of it. */
+  revealed(text: string): string {
+    const folded = text.normalize('NFKC');
+    return folded.search(this.found) >= 0 ? folded : text;
+  }
+
+  isQuoted(text: string): boolean {
+    return text.includes(open);
+  }
+
+  /** The text as it was before it was quoted. */
+  unquote(text: string): string {
+    return text.replace(quoted, (_, number: string) => this.texts[Number(number)] ?? '');
+  }
+
+  /** The text's parts where it is divided at the quoted tokens alone. */
+  partsAtQuotes(text: string): TextPart[] {
+    return text
+      .split(quoted)
+      .map((part, index) =>
+        index % 2 === 0
+          ? { text: part, plain: false }
+          : { text: this.texts[Number(part)] ?? '', plain: true },
+      )
+      .filter((part) => part.text !== '');
+  }
+}
+
+interface TokenizerFile {
+  added_tokens?: { content: string; special?: boolean }[];
+  model: { vocab?: Record<string, number> | [string, number][]; unk_token?: string | null };
+}
+
+/** Texts of the added tokens that steer a model, longest first; not those that stand for runs of spaces or for plain words. */
+export function controlTokens(tokenizerJson: string): string[] {
+  return (
+    (JSON.parse(tokenizerJson) as TokenizerFile).added_tokens
+      ?.filter(isControl)
+      .map(({ content }) => content)
+      .sort((a, b) => b.length - a.length) ?? []
+  );
+}
+
+/** The same tokenizer without its control tokens: it encodes their texts as characters, whatever its vocabulary has. */
+export function withoutControlTokens(tokenizerJson: string): string {
+  const file = JSON.parse(tokenizerJson) as TokenizerFile;
+  const control = new Set(file.added_tokens?.filter(isControl).map(({ content }) => content));
+  const renamed = (piece: string): string => (control.has(piece) ? `${open}${piece}${close}` : piece);
+  const { vocab, unk_token } = file.model;
+  const pieces = Array.isArray(vocab)
+    ? vocab.map(([piece, score]) => [renamed(piece), score])
+    : Object.fromEntries(Object.entries(vocab ?? {}).map(([piece, id]) => [renamed(piece), id]));
+  return JSON.stringify({
+    ...file,
+    added_tokens: file.added_tokens?.filter((token) => !isControl(token)),
+    model: { ...file.model, vocab: pieces, ...(unk_token ? { unk_token: renamed(unk_token) } : {}) },
+  });
+}
+
+function isControl({ content, special }: { content: string; special?: boolean }): boolean {
+  return (special === true && content.trim() !== '') || /^[<[].*[\]>]$/s.test(content);
+}

@@ -1,0 +1,103 @@
+// The forms in which models write tool calls. A run has one: its prompt teaches it, and its turns are read by it.
+import { harmonyCalls } from './harmony-calls.js';
+import { llamaCalls } from './llama-calls.js';
+import { mistralCalls } from './mistral-calls.js';
+import { type ToolFormatName, toolFormatNames } from '../../spec/tool-format-names.js';
+import { taggedCalls } from './tagged-calls.js';
+import type { TurnContext, TurnPiece } from './turn-piece.js';
+
+export interface ToolFormat {
+  name: ToolFormatName;
+  /** Name and version, in plans. The version rises when a turn is read in another way. */
+  id: string;
+  /** A call as the prompt teaches it; `short` for small models. */
+  example: Record<'skyrl' | 'short', string>;
+  /** Texts of tokens that end a call or the task, and leave the turn open. */
+  stops: readonly string[];
+  /** Texts of tokens that end a call and close the turn. */
+  closers: readonly string[];
+  /** Texts of tokens that a turn is made of. */
+  marks: readonly string[];
+  piecesOf(text: string, context: TurnContext): TurnPiece[];
+}
+
+const harmonyMarks = ['start', 'end', 'message', 'channel', 'constrain', 'call', 'return'].map(
+  (name) => `<|${name}|>`,
+);
+
+const both = (example: string): ToolFormat['example'] => ({ skyrl: example, short: example });
+
+const formats: Record<ToolFormatName, Omit<ToolFormat, 'name' | 'id'> & { version: number }> = {
+  hermes: {
+    version: 1,
+    example: {
+      skyrl: '<tool_call>{"name": "tool_name", "arguments": {"param": "value"}}</tool_call>',
+      short: '<tool_call>{"name":"tool","arguments":{"arg":"value"}}</tool_call>',
+    },
+    stops: ['</tool_call>', '<done>'],
+    closers: [],
+    marks: ['<tool_call>', '</tool_call>', '<function_call>', '</function_call>'],
+    piecesOf: taggedCalls,
+  },
+  qwen_xml: {
+    version: 1,
+    example: both(
+      '<tool_call>\n<function=tool_name>\n<parameter=param>\nvalue\n</parameter>\n</function>\n</tool_call>',
+    ),
+    stops: ['</tool_call>', '<done>'],
+    closers: [],
+    marks: ['<tool_call>', '</tool_call>', '<function_call>', '</function_call>'],
+    piecesOf: taggedCalls,
+  },
+  llama_json: {
+    version: 1,
+    example: both('{"name": "tool_name", "parameters": {"param": "value"}}'),
+    stops: ['<done>'],
+    closers: ['<|eom_id|>'],
+    marks: ['<|python_tag|>', '<|eom_id|>'],
+    piecesOf: llamaCalls,
+  },
+  mistral: {
+    version: 1,
+    example: both('[TOOL_CALLS][{"name": "tool_name", "arguments": {"param": "value"}}]'),
+    stops: ['<done>'],
+    closers: [],
+    marks: ['[TOOL_CALLS]', '[ARGS]', '[CALL_ID]', '[THINK]', '[/THINK]'],
+    piecesOf: mistralCalls,
+  },
+  gpt_oss: {
+    version: 1,
+    example: both(
+      '<|channel|>commentary to=functions.tool_name <|constrain|>json<|message|>{"param": "value"}<|call|>',
+    ),
+    stops: ['<done>'],
+    closers: ['<|call|>', '<|return|>'],
+    marks: harmonyMarks,
+    piecesOf: harmonyCalls,
+  },
+};
+
+export function toolFormat(name: ToolFormatName): ToolFormat {
+  const { version, ...format } = formats[name];
+  return { name, id: `${name}/${version}`, ...format };
+}
+
+/** The format whose id a run recorded. Throws an Error if this version does not have it. */
+export function recordedToolFormat(id: string): ToolFormat {
+  const found = toolFormatNames.map(toolFormat).find((format) => format.id === id);
+  if (found) return found;
+  throw new Error(
+    `the run reads tool calls with ${id}, which this version does not have: continue it with the version that began it`,
+  );
+}
+
+/** The format that a chat template teaches; null if it teaches one that nobody here reads. Hermes, if it teaches none. */
+export function formatOfTemplate(template: string): ToolFormatName | null {
+  const has = (...marks: string[]): boolean => marks.every((mark) => template.includes(mark));
+  if (has('<tool_call>', '<function=')) return 'qwen_xml';
+  if (has('<tool_call>') && !has('<arg_key>')) return 'hermes';
+  if (has('[TOOL_CALLS]')) return 'mistral';
+  if (has('<|channel|>', '<|call|>')) return 'gpt_oss';
+  if (has('ipython', '"parameters"')) return 'llama_json';
+  return /\btool(?:s|_calls)\b/.test(template) ? null : 'hermes';
+}

@@ -1,0 +1,42 @@
+// What a turn asks for: a tool call, the end, or nothing. Thinking asks for nothing, and is not part of an answer.
+import type { ToolCall } from '../spec/records/task.js';
+import type { ToolFormat } from './tool-formats/tool-format.js';
+import type { TurnContext } from './tool-formats/turn-piece.js';
+
+export interface TurnAction {
+  /** The first valid call; else what is wrong with the first one, for the model; null if there is none. */
+  asked: { kind: 'call'; call: ToolCall } | { kind: 'malformed'; problem: string } | null;
+  /** Number of calls beside that one: they are not carried out. */
+  others: number;
+  /** The text says that the task is finished. */
+  isDone: boolean;
+  /** Text without thinking, calls and marks; the verifier gets it as the final answer. */
+  answer: string;
+}
+
+const doneMark = /<done>|\[done\]/gi;
+
+export function actionOf(
+  text: string,
+  format: Pick<ToolFormat, 'piecesOf'>,
+  context: TurnContext,
+): TurnAction {
+  const pieces = format.piecesOf(text, context);
+  const calls = pieces.filter((piece) => piece.kind === 'call' || piece.kind === 'malformed');
+  const first = calls.find((piece) => piece.kind === 'call') ?? calls[0];
+  const said = pieces.map((piece) => (piece.kind === 'text' ? piece.text : '')).join('');
+  const asked = first ?? null;
+  return {
+    asked:
+      asked &&
+      (asked.kind === 'call'
+        ? { kind: 'call', call: asked.call }
+        : { kind: 'malformed', problem: asked.problem }),
+    others: Math.max(0, calls.length - 1),
+    isDone: said.search(doneMark) >= 0,
+    answer: said
+      .replace(doneMark, '')
+      .replace(/<\|[A-Za-z0-9_]+\|>/g, '')
+      .trim(),
+  };
+}
