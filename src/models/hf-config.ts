@@ -18,30 +18,56 @@ export interface ModelOutline {
 }
 
 /** Default of Qwen3Config and Qwen2Config when the file omits it. */
-const defaultPositions = 32_768;
+export const defaultPositions = 32_768;
 
-/** `file`: the file's name for error messages. Throws `BadModelFolder`. */
-export function outlineOf(config: Record<string, unknown>, file: string): ModelOutline {
+export type HfConfig = Record<string, unknown>;
+
+/** Whether the language model's settings are in `text_config`, as in multimodal models. */
+export function isNested(config: HfConfig): boolean {
+  const isWhole = isSupported(config['model_type']) && (config['vocab_size'] ?? null) !== null;
+  return isObject(config['text_config']) && !isWhole;
+}
+
+/** The language model's own settings: those of `text_config` if they are nested. */
+export function languageConfig(config: HfConfig): HfConfig {
+  if (!isNested(config)) return config;
+  // transformers reads these from the outer config if the inner one omits them. A quantised model must stay one, so that it is refused.
+  const shared = ['tie_word_embeddings', 'eos_token_id', 'quantization_config'];
+  if (isSupported(config['model_type'])) shared.push('model_type');
+  const outer = Object.fromEntries(shared.flatMap((key) => (key in config ? [[key, config[key]]] : [])));
+  const inner = Object.entries(config['text_config'] as HfConfig).filter(([, value]) => value !== null);
+  return { ...outer, ...Object.fromEntries(inner) };
+}
+
+function isSupported(type: unknown): type is ModelOutline['model_type'] {
+  return typeof type === 'string' && Object.hasOwn(supported, type);
+}
+
+/** `config`: the language model's; `where`: its file and place for error messages. Throws `BadModelFolder`. */
+export function outlineOf(config: HfConfig, where: string): ModelOutline {
   const type = config['model_type'];
-  if (typeof type !== 'string' || !Object.hasOwn(supported, type)) {
+  if (!isSupported(type)) {
     const known = Object.entries(supported).map(([name, also]) => `"${name}" (${also})`);
-    throw bad(file, 'model_type', type, `one that is supported: ${known.join(', ')}`);
+    throw badSetting(where, 'model_type', type, `one that is supported: ${known.join(', ')}`);
   }
-  const whole = (key: 'vocab_size' | 'max_position_embeddings', otherwise?: number): number => {
-    const value = config[key] ?? otherwise;
-    if (Number.isSafeInteger(value) && (value as number) > 0) return value as number;
-    throw bad(file, key, value, 'a whole number above 0');
-  };
   return {
-    model_type: type as keyof typeof supported,
-    vocab_size: whole('vocab_size'),
-    max_position_embeddings: whole('max_position_embeddings', defaultPositions),
+    model_type: type,
+    vocab_size: wholeSetting(config, 'vocab_size', where),
+    max_position_embeddings: wholeSetting(config, 'max_position_embeddings', where, defaultPositions),
   };
 }
 
-function bad(file: string, key: string, found: unknown, expected: string): BadModelFolder {
+/** A whole number above 0. As in transformers, null counts as missing. Throws `BadModelFolder`. */
+export function wholeSetting(config: HfConfig, key: string, where: string, otherwise?: number): number {
+  const value = config[key] ?? otherwise;
+  if (Number.isSafeInteger(value) && (value as number) > 0) return value as number;
+  throw badSetting(where, key, value, 'a whole number above 0');
+}
+
+/** `where`: file, and the key of the object in it that has the setting: `config.json: ` or `config.json: text_config.`. */
+export function badSetting(where: string, key: string, found: unknown, expected: string): BadModelFolder {
   const shown = found === undefined ? 'is missing' : `is ${JSON.stringify(found)?.slice(0, 80)}`;
-  return new BadModelFolder(`${file}: ${key} ${shown}; expected ${expected}`);
+  return new BadModelFolder(`${where}${key} ${shown}; expected ${expected}`);
 }
 
 export function isObject(value: unknown): value is Record<string, unknown> {

@@ -1,31 +1,39 @@
-// Finds the files of a Hugging Face folder that hold the model's weights, and computes the digest that identifies the model.
+// Reads the files of a Hugging Face folder as others write them: with a byte order mark, as pointers of Git LFS, or beside older files.
 import { readFile, readdir, stat } from 'node:fs/promises';
-import { join } from 'node:path';
-import type { Digest } from '../spec/records/parts.js';
-import { canonicalText } from '../store/records/canonical.js';
-import { sha256File, sha256Hex } from '../base/sha256.js';
+import { dirname, join } from 'node:path';
 import { BadModelFolder, isObject } from './hf-config.js';
 
-const indexFile = 'model.safetensors.index.json';
-const singleFile = 'model.safetensors';
+export const indexFile = 'model.safetensors.index.json';
+export const singleFile = 'model.safetensors';
 export const configFile = 'config.json';
 
-/** Names of the safetensors files, sorted. Throws `BadModelFolder` if one is missing. */
+/** Names of the safetensors files, sorted. Throws `BadModelFolder` if one is missing, or if it is not clear which ones are meant. */
 export async function weightFiles(folder: string): Promise<string[]> {
   const names = new Set(await readdir(folder));
-  // If both forms exist, the engine reads the single file, as transformers does. The other files must not count towards the digest.
-  if (names.has(singleFile)) return [singleFile];
-  if (!names.has(indexFile))
+  const hasSingle = names.has(singleFile);
+  if (!names.has(indexFile)) {
+    if (hasSingle) return [singleFile];
     throw new BadModelFolder(`${folder} has neither ${singleFile} nor ${indexFile}${insteadOf(names)}`);
+  }
   const shards = await indexedFiles(folder);
   const missing = shards.filter((name) => !names.has(name));
+  if (hasSingle && !shards.includes(singleFile)) {
+    // transformers leaves an old index behind if it saves a smaller model over it, but removes the shards.
+    if (missing.length === shards.length) return [singleFile];
+    const [first] = shards.filter((name) => names.has(name));
+    throw new BadModelFolder(
+      `${folder} has ${singleFile} and the shards that ${indexFile} lists, such as ${first}: these may be two different models; ` +
+        `remove ${singleFile}, or the index and its shards, whichever is older`,
+    );
+  }
   if (missing.length === 0) return shards;
   throw new BadModelFolder(
     `${folder} has no ${missing.join(', ')}, which ${indexFile} lists: copy the missing shards, ${missing.length} of ${shards.length}`,
   );
 }
 
-async function indexedFiles(folder: string): Promise<string[]> {
+/** The index of a folder's shards: the file of each tensor. */
+export async function weightIndex(folder: string): Promise<Record<string, string>> {
   const path = join(folder, indexFile);
   const index = await readJson(path);
   const map = index['weight_map'];
@@ -38,25 +46,20 @@ async function indexedFiles(folder: string): Promise<string[]> {
       `${path}: weight_map names ${JSON.stringify(file)?.slice(0, 80)}; expected a .safetensors file of the same folder`,
     );
   }
-  return [...new Set(files as string[])].sort();
+  return map as Record<string, string>;
+}
+
+async function indexedFiles(folder: string): Promise<string[]> {
+  return [...new Set(Object.values(await weightIndex(folder)))].sort();
 }
 
 function insteadOf(names: ReadonlySet<string>): string {
   const pickled = [...names].filter((name) => /\.(bin|pt|pth)$/.test(name));
   if (pickled.length > 0)
     return `; it has ${pickled[0]} instead: save the model as safetensors (transformers: model.save_pretrained(folder))`;
-  if (names.has('adapter_config.json')) return ': it is a PEFT adapter; merge it into its base model first';
+  const shard = [...names].find((name) => /^model-\d+-of-\d+\.safetensors$/.test(name));
+  if (shard !== undefined) return `; it has ${shard}: copy the index of these shards too`;
   return '';
-}
-
-/** sha256 over the contents of `config.json` and all weight files. Two folders with the same digest hold the same model. */
-export async function modelFilesDigest(folder: string, signal?: AbortSignal): Promise<Digest> {
-  const files = [];
-  for (const path of [configFile, ...(await weightFiles(folder))]) {
-    signal?.throwIfAborted();
-    files.push({ path, ...(await sha256File(join(folder, path), signal)) });
-  }
-  return sha256Hex(canonicalText({ files }));
 }
 
 /** Reads a file with one JSON object. Throws `BadModelFolder`, which names the file. */
@@ -80,12 +83,34 @@ export async function readJsonIfAny(path: string): Promise<Record<string, unknow
   return value;
 }
 
-/** Null if the file does not exist. */
+/** The text without a byte order mark. Null if the file does not exist. */
 export async function readTextIfAny(path: string): Promise<string | null> {
-  return readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
+  const text = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return null;
     throw new BadModelFolder(`${path} cannot be read: ${error.message}`, { cause: error });
   });
+  if (text === null) return null;
+  refusePointer(text, path);
+  return withoutMark(text);
+}
+
+/** The text without the byte order mark that some editors write. */
+export function withoutMark(text: string): string {
+  return text.replace(/^\uFEFF/, '');
+}
+
+/** False if the file does not exist. */
+export async function hasByteOrderMark(path: string): Promise<boolean> {
+  const text = await readFile(path, 'utf8').catch(() => '');
+  return text !== withoutMark(text);
+}
+
+/** Throws `BadModelFolder` if the file that begins with `start` is a pointer of Git LFS, which a clone without LFS has in its place. */
+export function refusePointer(start: string, path: string): void {
+  if (!start.startsWith('version https://git-lfs.github.com/spec/')) return;
+  throw new BadModelFolder(
+    `${path} is a Git LFS pointer instead of the file: run \`git lfs pull\` in ${dirname(path)}, or download the file`,
+  );
 }
 
 export async function isFolder(path: string): Promise<boolean> {

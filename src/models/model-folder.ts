@@ -1,9 +1,19 @@
 // Reads a Hugging Face folder, except its weights: the engine reads those.
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
+import type { RopeScaling } from '../spec/run-spec.js';
 import type { SpecialTokenTexts } from '../episode/chat-template.js';
 import { tokenCount } from '../episode/token-bytes.js';
-import { BadModelFolder, isObject, type ModelOutline, outlineOf } from './hf-config.js';
-import { configFile, isFolder, readJson, readJsonIfAny, readTextIfAny } from './model-files.js';
+import {
+  BadModelFolder,
+  isNested,
+  isObject,
+  languageConfig,
+  type ModelOutline,
+  outlineOf,
+} from './hf-config.js';
+import { configFile, readJson, readJsonIfAny, readTextIfAny } from './model-files.js';
+import { findModel } from './model-source.js';
+import { withContext } from './rope-scaling.js';
 
 export interface ModelFolder {
   /** Absolute path. */
@@ -33,34 +43,64 @@ export async function readTokenizerSettings(folder: string): Promise<TokenizerSe
   };
 }
 
-/** Throws `BadModelFolder`, which says what is missing, damaged, or not supported. */
-export async function readModelFolder(folder: string): Promise<ModelFolder> {
-  const path = resolve(folder);
-  if (!(await isFolder(path)))
-    throw new BadModelFolder(
-      `there is no folder ${path}: name a Hugging Face model folder, with config.json and safetensors files`,
-    );
-  const config = await readJson(join(path, configFile));
-  const outline = outlineOf(config, join(path, configFile));
-  const tokenizer = await readTextIfAny(join(path, 'tokenizer.json'));
-  if (tokenizer !== null) refuseLargerVocabulary(tokenizer, outline, join(path, 'tokenizer.json'));
-  const texts = await readJsonIfAny(join(path, 'tokenizer_config.json'));
+/**
+ * `ropeScaling`: the run spec's; it replaces that of the config. Throws `BadModelFolder`, which says what is missing, damaged, or not
+ * supported.
+ */
+export async function readModelFolder(
+  folder: string,
+  ropeScaling: RopeScaling | undefined = undefined,
+): Promise<ModelFolder> {
+  const { path, base } = await findModel(folder);
+  const whole = await readJson(join(base, configFile));
+  const where = `${join(base, configFile)}: ${isNested(whole) ? 'text_config.' : ''}`;
+  const config = languageConfig(whole);
+  // The family is checked first: another family's scaling is not what is wrong with it.
+  outlineOf(config, where);
+  const outline = outlineOf(withContext(config, ropeScaling, where), where);
+  const [tokenizer, tokenizerFile] = await firstText([path, base], 'tokenizer.json');
+  if (tokenizer !== null) refuseLargerVocabulary(tokenizer, outline, tokenizerFile);
+  const { chatTemplate, texts } = (await templateIn(path)) ?? (await templateIn(base)) ?? noTemplate;
   return {
     path,
     outline,
-    eosTokens: await eosTokensIn(path),
+    eosTokens: await eosTokensIn(base),
     tokenizer,
-    chatTemplate:
-      (await readTextIfAny(join(path, 'chat_template.jinja'))) ?? templateOf(texts?.['chat_template']),
-    texts: specialTexts(texts),
+    chatTemplate,
+    texts,
   };
 }
 
-/** Ids of the tokens that end a text, from the folder's `generation_config.json`, else from its `config.json`; none without these files. */
+/**
+ * Ids of the tokens that end a text, from the folder's `generation_config.json`, else from its `config.json`; none without these files.
+ */
 export async function eosTokensIn(folder: string): Promise<number[]> {
   const generation = await readJsonIfAny(join(folder, 'generation_config.json'));
   const config = await readJsonIfAny(join(folder, configFile));
-  return idsOf(generation?.['eos_token_id'] ?? config?.['eos_token_id']);
+  return idsOf(
+    generation?.['eos_token_id'] ??
+      (config && (config['eos_token_id'] ?? languageConfig(config)['eos_token_id'])),
+  );
+}
+
+/** An adapter's folder may have a tokenizer of its own; else its base model's counts. */
+async function firstText(folders: string[], name: string): Promise<[text: string | null, file: string]> {
+  for (const folder of folders) {
+    const text = await readTextIfAny(join(folder, name));
+    if (text !== null) return [text, join(folder, name)];
+  }
+  return [null, name];
+}
+
+type OwnTemplate = Pick<ModelFolder, 'chatTemplate' | 'texts'>;
+const noTemplate: OwnTemplate = { chatTemplate: null, texts: {} };
+
+/** Null if the folder has neither a chat template nor texts of special tokens. */
+async function templateIn(folder: string): Promise<OwnTemplate | null> {
+  const settings = await readJsonIfAny(join(folder, 'tokenizer_config.json'));
+  const chatTemplate =
+    (await readTextIfAny(join(folder, 'chat_template.jinja'))) ?? templateOf(settings?.['chat_template']);
+  return chatTemplate === null && settings === null ? null : { chatTemplate, texts: specialTexts(settings) };
 }
 
 function specialTexts(config: Record<string, unknown> | null): SpecialTokenTexts {

@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import type { LoadedState, FileEngine, TrainedPart } from '../engine/file-engine.js';
 import { EngineError } from '../engine/policy-engine.js';
 import { BadModelFolder } from '../models/hf-config.js';
-import { isFolder, modelFilesDigest } from '../models/model-files.js';
+import { withEngineFolder } from '../models/engine-folder.js';
+import { modelFilesDigest } from '../models/model-source.js';
 import type { Digest } from '../spec/records/parts.js';
 import type { RunRecord } from '../spec/records/run-records.js';
 import type { RunSpec } from '../spec/run-spec.js';
@@ -41,7 +42,7 @@ export function baseModelDigest(
   { seed, model }: Pick<RunSpec, 'seed' | 'model'>,
   files: Digest | null,
 ): Digest {
-  const { init, architecture, initializer_range, lora, moments, served } = model;
+  const { init, architecture, initializer_range, lora, moments, rope_scaling, served } = model;
   if (served)
     return sha256Hex(canonicalText({ served: served.name, rank: served.rank, seed: served.seed ?? seed }));
   const trained = {
@@ -50,13 +51,10 @@ export function baseModelDigest(
   };
   if (files === null)
     return sha256Hex(canonicalText({ init, architecture, initializer_range, seed, ...trained }));
-  return sha256Hex(canonicalText({ files, ...trained, ...(lora ? { seed: lora.seed ?? seed } : {}) }));
-}
-
-/** Digest of the model folder that a spec names. Throws `BadModelFolder`. */
-async function folderDigest(path: string, signal?: AbortSignal): Promise<Digest> {
-  if (await isFolder(path)) return modelFilesDigest(path, signal);
-  throw new BadModelFolder(`there is no folder ${path} on this machine`);
+  const extended = rope_scaling ? { rope_scaling } : {};
+  return sha256Hex(
+    canonicalText({ files, ...extended, ...trained, ...(lora ? { seed: lora.seed ?? seed } : {}) }),
+  );
 }
 
 /** Callers must hold the engine's lock exclusively. */
@@ -136,7 +134,7 @@ export class BaseModel {
   ): Promise<LoadedState> {
     progress({ loading: path });
     const mend = 'copy it to this machine, or mount it: only the first node of a run needs it';
-    const files = await folderDigest(path, signal).catch((error: Error) => {
+    const files = await modelFilesDigest(path, signal).catch((error: Error) => {
       throw error.name === 'BadModelFolder' ? new BadModelFolder(`${error.message}; ${mend}`) : error;
     });
     if (baseModelDigest({ ...record.spec, seed: record.seed }, files) !== record.base_model)
@@ -144,7 +142,16 @@ export class BaseModel {
         `the model in ${path} is not the one that run "${record.run}" was started with: restore its files, ` +
           'or start a run with a new name from the changed model',
       );
-    return this.options.engine.loadHf({ path, ...trained }).catch((error: unknown) => {
+    await this.makeRoom();
+    const prepared = {
+      ropeScaling: record.spec.model.rope_scaling,
+      scratch: join(this.options.folder, 'weights'),
+      signal,
+      onProgress: (bytes: number) => progress({ preparing: path, bytes }),
+    };
+    const load = (folder: string): Promise<LoadedState> =>
+      this.options.engine.loadHf({ path: folder, ...trained });
+    return withEngineFolder(path, prepared, load).catch((error: unknown) => {
       const isTheFolders = error instanceof EngineError && error.code === 'BadFile';
       throw isTheFolders ? new BadModelFolder(error.message, { cause: error }) : error;
     });

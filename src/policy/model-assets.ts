@@ -1,13 +1,14 @@
 // Reads what a run stores of its model's files besides the weights: the texts of tokenizer and chat template, and the digest of the model
 // folder. Once they are stored, the run no longer needs these files.
-import { readFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { baseModelDigest } from './base-model.js';
 import { loadChatTemplate } from '../episode/chat-template.js';
 import { loadTokenizer } from '../episode/tokenizer.js';
 import { formatOfTemplate, type ToolFormat, toolFormat } from '../episode/tool-formats/tool-format.js';
 import { BadModelFolder } from '../models/hf-config.js';
-import { modelFilesDigest } from '../models/model-files.js';
+import { checkModelFiles } from '../models/engine-folder.js';
+import { readTextIfAny } from '../models/model-files.js';
+import { modelFilesDigest } from '../models/model-source.js';
 import {
   eosTokensIn,
   type ModelFolder,
@@ -37,10 +38,10 @@ interface ModelAssets {
 export async function takeUpModel(spec: RunSpec, signal?: AbortSignal): Promise<ModelAssets> {
   const { model } = spec;
   const folder = await named('model.path', async () =>
-    model.path === undefined ? null : readModelFolder(model.path),
+    model.path === undefined ? null : readModelFolder(model.path, model.rope_scaling),
   );
   const shape = folder?.outline ?? model.architecture;
-  const tokenizer = await readAsset(model.tokenizer, 'model.tokenizer');
+  const tokenizer = await readTokenizer(model, folder);
   const source = await readTemplate(model, folder);
   const template = withVariables(source, spec.generator);
   refuseUnusable(model, tokenizer, template);
@@ -49,7 +50,11 @@ export async function takeUpModel(spec: RunSpec, signal?: AbortSignal): Promise<
     if (shape) refuseLargerVocabulary(tokenizer, shape, model.tokenizer);
   });
   if (folder) refuseLongerEpisodes(spec, folder);
-  const files = await named('model.path', async () => folder && modelFilesDigest(folder.path, signal));
+  const files = await named('model.path', async () => {
+    if (!folder) return null;
+    await checkModelFiles(folder.path);
+    return modelFilesDigest(folder.path, signal);
+  });
   const eosTokens = folder?.eosTokens ?? (await eosTokensIn(dirname(model.tokenizer)));
   return { baseModel: baseModelDigest(spec, files), tokenizer, template, format, eosTokens };
 }
@@ -95,6 +100,17 @@ function formatFor({ tool_format: wanted }: GeneratorSpec, template: string): To
   ]);
 }
 
+/** Text that a run stores as its tokenizer. Throws if it cannot be read. */
+export async function tokenizerText(model: ModelSpec): Promise<string> {
+  return readTokenizer(model, model.path === undefined ? null : await readModelFolder(model.path));
+}
+
+/** Reads the tokenizer from the file that the spec names, else from the model folder. */
+async function readTokenizer(model: ModelSpec, folder: ModelFolder | null): Promise<string> {
+  const isOwn = folder !== null && model.tokenizer === join(folder.path, 'tokenizer.json');
+  return (isOwn ? folder.tokenizer : null) ?? (await readAsset(model.tokenizer, 'model.tokenizer'));
+}
+
 /** Reads the chat template from the file that the spec names, else from the model folder. */
 async function readTemplate(model: ModelSpec, folder: ModelFolder | null): Promise<string> {
   const path = model.chat_template;
@@ -122,11 +138,9 @@ async function templateFromConfig(path: string): Promise<string> {
 }
 
 async function readAsset(path: string, key: string): Promise<string> {
-  return readFile(path, 'utf8').catch((error: Error) => {
-    throw new InvalidSpec([
-      { path: key, problem: `${path} cannot be read: ${error.message}`, fix: 'name a file that exists' },
-    ]);
-  });
+  const text = await named(key, () => readTextIfAny(path));
+  if (text !== null) return text;
+  throw new InvalidSpec([{ path: key, problem: `there is no file ${path}`, fix: 'name a file that exists' }]);
 }
 
 /** Loads tokenizer and template once, so that a broken file is refused here and not later on a node. */
@@ -150,8 +164,8 @@ function refuseLongerEpisodes({ generator }: RunSpec, { path, outline }: ModelFo
   throw new InvalidSpec([
     {
       path: 'generator.max_sequence_length',
-      problem: `${generator.max_sequence_length} is more than ${longest}, the max_position_embeddings of ${path}`,
-      fix: 'lower it, or extend the model’s context with YaRN in its config.json (rope_parameters)',
+      problem: `${generator.max_sequence_length} is more than ${longest}, the context of the model in ${path}`,
+      fix: 'lower it, or extend the context with YaRN: model.rope_scaling: {factor: 4, original_max_position_embeddings: …}',
     },
   ]);
 }

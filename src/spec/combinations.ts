@@ -22,7 +22,7 @@ export function combinationProblems(spec: RunSpec): SpecProblem[] {
 }
 
 function modelProblems({ model }: RunSpec): SpecProblem[] {
-  const { architecture, path, served, tokenizer, chat_template } = model;
+  const { architecture, path, served, rope_scaling, tokenizer, chat_template } = model;
   const problems: SpecProblem[] = [];
   if (architecture !== undefined && path !== undefined) {
     problems.push({
@@ -36,6 +36,15 @@ function modelProblems({ model }: RunSpec): SpecProblem[] {
       path: 'model',
       problem: 'none of path, architecture and served is given',
       fix: 'name a Hugging Face folder in path, give the architecture of random weights, or name a Tinker server’s model in served.name',
+    });
+  }
+  if (rope_scaling !== undefined && path === undefined) {
+    problems.push({
+      path: 'model.rope_scaling',
+      problem: 'extends the context of a model folder, but there is no model.path',
+      fix: architecture
+        ? 'write model.architecture.yarn'
+        : 'remove it: the server decides about its model’s context',
     });
   }
   for (const [key, file] of Object.entries({ tokenizer, chat_template })) {

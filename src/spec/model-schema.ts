@@ -18,6 +18,17 @@ const yarn = z.strictObject({
     .describe('factor on rotated queries and keys; absent: 0.1 · ln(`factor`) + 1'),
 });
 
+const likeYarn = 'as in `architecture.yarn`';
+const ropeScaling = z.strictObject({
+  rope_type: z.literal('yarn').default('yarn').describe('the method'),
+  type: z.literal('yarn').exactOptional().describe('older name of `rope_type`'),
+  factor: yarn.shape.factor.describe(likeYarn),
+  original_max_position_embeddings: count.exactOptional().describe('absent: the folder’s context'),
+  beta_fast: yarn.shape.beta_fast.describe(likeYarn),
+  beta_slow: yarn.shape.beta_slow.describe(likeYarn),
+  attention_factor: yarn.shape.attention_factor.describe(likeYarn),
+});
+
 const architecture = z.strictObject({
   model_type: z.enum(['qwen3', 'qwen2']).exactOptional().describe('`qwen2` is Qwen2.5; absent: `qwen3`'),
   vocab_size: count.describe('vocabulary size, at least that of the tokenizer'),
@@ -93,6 +104,9 @@ export const model = z.strictObject({
     .default('random')
     .describe('`random`: weights are drawn from the seed; not used with `path`'),
   path: text.exactOptional().describe('[Hugging Face folder](guide/own-model.md); excludes `architecture`'),
+  rope_scaling: ropeScaling
+    .exactOptional()
+    .describe('[YaRN](guide/own-model.md) with `path`; replaces that of `config.json`'),
   architecture: architecture
     .exactOptional()
     .describe('architecture of a model with random weights, by the keys of `config.json`; excludes `path`'),

@@ -18,6 +18,8 @@ export type ServedModel = NonNullable<ModelSpec['served']>;
 export type LoraSpec = NonNullable<ModelSpec['lora']>;
 /** A Qwen3 or Qwen2.5 architecture, with the keys of its `config.json`. */
 export type ModelArchitecture = NonNullable<ModelSpec['architecture']>;
+/** YaRN on a model folder, with the keys of `rope_scaling` in its `config.json`. */
+export type RopeScaling = NonNullable<ModelSpec['rope_scaling']>;
 
 export type DataSpec = Checked['data'];
 /** `apps` may hold any text: the generator of the data refuses unknown apps. */

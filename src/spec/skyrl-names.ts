@@ -117,8 +117,7 @@ const paths: Record<string, string> = {
   'trainer.micro_forward_batch_size_per_gpu': 'the engine cuts a batch to fit into its memory: remove it',
   'trainer.target_modules': 'write model.lora.targets, or nothing for all of them',
   'trainer.exclude_modules': 'write the others in model.lora.targets, or nothing for all of them',
-  'trainer.rope_scaling':
-    'write it into config.json of the folder in model.path, or into model.architecture.yarn',
+  'trainer.rope_scaling': 'write model.rope_scaling; leave it out where it is null',
   'trainer.rope_theta':
     'write it into config.json of the folder in model.path, or into model.architecture.rope_theta',
   'trainer.disable_fast_tokenizer': 'tokenizer.json is always read, which is the fast one: remove it',
@@ -179,8 +178,7 @@ const paths: Record<string, string> = {
   'generator.apply_overlong_filtering': 'write trainer.apply_overlong_filtering',
   'generator.step_wise_trajectories':
     'a transcript is one sample, with the very tokens that were sampled: remove it',
-  'generator.rope_scaling':
-    'write it into config.json of the folder in model.path, or into model.architecture.yarn',
+  'generator.rope_scaling': 'write model.rope_scaling; leave it out where it is null',
   'generator.rope_theta':
     'write it into config.json of the folder in model.path, or into model.architecture.rope_theta',
 

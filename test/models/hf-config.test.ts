@@ -11,7 +11,7 @@ const qwen3 = {
   vocab_size: 151936,
 };
 
-const read = (config: object) => outlineOf(config as Record<string, unknown>, 'config.json');
+const read = (config: object) => outlineOf(config as Record<string, unknown>, 'config.json: ');
 
 describe('the outline of a config.json', () => {
   test('contains the limits for a tokenizer and for episodes', () => {

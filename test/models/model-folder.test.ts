@@ -1,7 +1,8 @@
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
-import { modelFilesDigest, weightFiles } from '../../src/models/model-files.js';
+import { weightFiles } from '../../src/models/model-files.js';
+import { modelFilesDigest } from '../../src/models/model-source.js';
 import { readModelFolder, selfContained } from '../../src/models/model-folder.js';
 import { templateText } from '../../src/policy/model-assets.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
@@ -73,20 +74,79 @@ describe('a model folder', () => {
   });
 });
 
+describe('a model folder as others write it', () => {
+  const mark = '\uFEFF';
+
+  test('may begin its files with a byte order mark', async () => {
+    write('config.json', mark + JSON.stringify(config));
+    write('tokenizer.json', mark + tokenizer);
+    write('generation_config.json', `${mark}{"eos_token_id": 4}`);
+    write('chat_template.jinja', `${mark}template`);
+    expect(await readModelFolder(folder)).toMatchObject({
+      ...{ tokenizer, eosTokens: [4], chatTemplate: 'template', outline: { vocab_size: 1024 } },
+    });
+  });
+
+  test('may describe its language model in text_config', async () => {
+    const outer = { model_type: 'llava_onevision', tie_word_embeddings: true, vision_config: {} };
+    write('config.json', { ...outer, text_config: { ...config, max_position_embeddings: 4096 } });
+    expect((await readModelFolder(folder)).outline).toEqual({
+      model_type: 'qwen3',
+      vocab_size: 1024,
+      max_position_embeddings: 4096,
+    });
+    // A language model's own settings count, whatever else its config has.
+    write('config.json', { ...config, text_config: { vocab_size: 5 } });
+    expect((await readModelFolder(folder)).outline).toMatchObject({ vocab_size: 1024 });
+    write('config.json', { model_type: 'qwen3', text_config: { ...config, model_type: null } });
+    expect((await readModelFolder(folder)).outline).toMatchObject({ vocab_size: 1024 });
+    write('config.json', { ...outer, text_config: { ...config, model_type: 'qwen3_5_text' } });
+    await expect(readModelFolder(folder)).rejects.toThrow(
+      /config\.json: text_config\.model_type is "qwen3_5_text"; expected .*"qwen3"/,
+    );
+  });
+
+  test.each(['config.json', 'tokenizer.json', 'generation_config.json', 'chat_template.jinja'])(
+    'is refused if its %s is a pointer of Git LFS',
+    async (name) => {
+      write(name, 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n');
+      await expect(readModelFolder(folder)).rejects.toThrow(
+        `${join(folder, name)} is a Git LFS pointer instead of the file: run \`git lfs pull\` in ${folder}`,
+      );
+    },
+  );
+});
+
 describe('the files of its weights', () => {
   test('are a single file, or those that the index lists', async () => {
+    expect(await weightFiles(folder)).toEqual(['model.safetensors']);
+    rmSync(join(folder, 'model.safetensors'));
     write('model.safetensors.index.json', {
       weight_map: { b: '2.safetensors', a: '1.safetensors', c: '1.safetensors' },
     });
-    // hf_folder_test.cc tests the same for the engine: the digest covers only the files that are read.
-    expect(await weightFiles(folder)).toEqual(['model.safetensors']);
-    rmSync(join(folder, 'model.safetensors'));
     write('1.safetensors', 'one');
     await expect(weightFiles(folder)).rejects.toThrow(
       /has no 2\.safetensors, which model\.safetensors\.index\.json lists/,
     );
     write('2.safetensors', 'two');
     expect(await weightFiles(folder)).toEqual(['1.safetensors', '2.safetensors']);
+    rmSync(join(folder, 'model.safetensors.index.json'));
+    write('model-00001-of-00002.safetensors', 'one');
+    await expect(weightFiles(folder)).rejects.toThrow(/copy the index of these shards too/);
+  });
+
+  test('are not guessed if a single file lies beside shards, one of which is older', async () => {
+    write('model.safetensors.index.json', { weight_map: { a: '1.safetensors', b: '2.safetensors' } });
+    // transformers leaves the index of a larger model behind, but not its shards. The engine reads the single file too.
+    expect(await weightFiles(folder)).toEqual(['model.safetensors']);
+    write('2.safetensors', 'two');
+    await expect(weightFiles(folder)).rejects.toThrow(
+      /has model\.safetensors and the shards .* such as 2\.safetensors.*whichever is older/,
+    );
+    write('1.safetensors', 'one');
+    await expect(weightFiles(folder)).rejects.toThrow(/such as 1\.safetensors/);
+    write('model.safetensors.index.json', { weight_map: { a: 'model.safetensors' } });
+    expect(await weightFiles(folder)).toEqual(['model.safetensors']);
   });
 
   test('never lie outside the folder', async () => {
@@ -95,10 +155,8 @@ describe('the files of its weights', () => {
     await expect(weightFiles(folder)).rejects.toThrow(/weight_map names "\.\.\/1\.safetensors"/);
   });
 
-  test('that are pickles or adapters are refused, and the error says which they are', async () => {
+  test('that are pickles are refused, and the error says so', async () => {
     rmSync(join(folder, 'model.safetensors'));
-    write('adapter_config.json', {});
-    await expect(weightFiles(folder)).rejects.toThrow(/it is a PEFT adapter/);
     write('pytorch_model.bin', 'x');
     await expect(weightFiles(folder)).rejects.toThrow(
       /it has pytorch_model\.bin instead: save the model as safetensors/,

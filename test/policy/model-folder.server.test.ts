@@ -7,11 +7,13 @@ import {
   readFileSync,
   renameSync,
   rmSync,
+  statSync,
+  truncateSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { parse } from 'yaml';
 import { auditRun } from '../../src/activities/reports/audit-run.js';
 import { takeUpModel } from '../../src/policy/model-assets.js';
@@ -119,6 +121,62 @@ describe('a run from a folder', () => {
     const { identity } = await readBase(harness.store, run);
     const weights = await harness.store.head(weightsFileKey(identity.weights!, 'weights.safetensors'));
     expect(readFileSync(path).length).toBeLessThan(weights!.size);
+  });
+
+  test.each<[string, object]>([
+    ['by LoRA', { lora }],
+    ['in full', {}],
+  ])('may begin with a PEFT adapter and YaRN, which its step 0 holds, and trains on %s', async (_, model) => {
+    // With factor 1, only the context grows, so that log-probs can be compared.
+    const rope_scaling = { factor: 1, original_max_position_embeddings: 1024 };
+    await harness.open(specOf({ lora }));
+    await harness.advance(2);
+    const adapter = join(harness.folder, 'adapter');
+    const tokens = Array.from({ length: 60 }, (_token, i) => (i * 37) % 500);
+    const assets = await readModelFolder(folder);
+    const { engine } = harness.node.holder;
+    const trained = await harness.node.holder.withState(run, 2, async (state) => {
+      await exportModel(engine, {
+        ...{ state, to: adapter, dtype: 'F32', adapters: 'peft', base_model: folder },
+        ...{ tokenizer: assets.tokenizer!, template: assets.chatTemplate!, maxPositionEmbeddings: null },
+      });
+      return engine.score({ state, tokens, temperature: 1 });
+    });
+    const untrained = await harness.node.holder.withState(run, 0, (state) =>
+      engine.score({ state, tokens, temperature: 1 }),
+    );
+
+    const second = await startHarness(environments);
+    onTestFinished(() => second.close());
+    const spec = specOf({ path: adapter, rope_scaling, ...model }, { max_sequence_length: 1024 });
+    await second.open(spec);
+    await second.open(spec);
+    const committed = await second.advance(lastSftStep + 1);
+    const { identity } = await readBase(second.store, run);
+    expect(committed?.state).not.toBe(identity.state);
+    rmSync(adapter, { recursive: true });
+    rmSync(folder, { recursive: true });
+    const { holder } = second.secondNode();
+    const began = await holder.withState(run, 0, (state) =>
+      holder.engine.score({ state, tokens, temperature: 1 }),
+    );
+    const gap = (scores: number[]) =>
+      Math.max(...scores.map((logprob, at) => Math.abs(logprob - began[at]!)));
+    expect(gap(trained)).toBeLessThan(1e-4);
+    expect(gap(untrained)).toBeGreaterThan(1e-3);
+    expect(readdirSync(join(second.folder, 'node-2', 'weights'))).toEqual([
+      `${identity.weights}.safetensors`,
+    ]);
+  });
+
+  test('reads a tokenizer with a byte order mark, and a later start sees no change', async () => {
+    const file = join(folder, 'tokenizer.json');
+    const text = readFileSync(file, 'utf8');
+    writeFileSync(file, `\uFEFF${text}`);
+    await harness.open(specOf({ lora }));
+    await harness.open(specOf({ lora }));
+    const taken = await harness.store.get(`assets/${(await readRun(harness.store, run)).tokenizer}`);
+    expect(Buffer.from(taken!).toString()).toBe(text);
   });
 
   test('uses the template of tokenizer_config.json, and a later start sees no change', async () => {
@@ -237,6 +295,25 @@ describe('a model folder is refused at the run’s start', () => {
         return specOf();
       },
       /model\.path.*has neither model\.safetensors nor/,
+    ],
+    [
+      'with weights that are cut short',
+      () => {
+        const file = join(folder, 'model.safetensors');
+        truncateSync(file, statSync(file).size - 1);
+        return specOf();
+      },
+      /model\.path.*model\.safetensors .*it is cut short/,
+    ],
+    [
+      'with an adapter beside its weights that names another base',
+      () => {
+        const config = { peft_type: 'LORA', base_model_name_or_path: 'Qwen/Qwen3-0.6B' };
+        writeFileSync(join(folder, 'adapter_config.json'), JSON.stringify(config));
+        writeFileSync(join(folder, 'adapter_model.safetensors'), '');
+        return specOf();
+      },
+      /model\.path.*base_model_name_or_path is "Qwen\/Qwen3-0\.6B", but .* has weights of its own too/,
     ],
     [
       'of another family',

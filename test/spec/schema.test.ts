@@ -324,6 +324,7 @@ describe('an impossible combination', () => {
       ),
     ],
     ['model', (spec) => (spec.model['path'] = '/models/qwen')],
+    ['model.rope_scaling', (spec) => (spec.model['rope_scaling'] = { factor: 2 })],
     ['model', (spec) => delete (spec.model as Record<string, unknown>)['architecture']],
     ['model.chat_template', (spec) => delete spec.model['chat_template']],
     ['model.tokenizer', (spec) => (spec.model['tokenizer'] = 'tokenizer.json')],

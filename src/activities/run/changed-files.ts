@@ -1,7 +1,7 @@
 // When a run is started again, its spec may name files that the run has already stored. Such a file may be missing, but must not have
 // changed.
 import { readFile } from 'node:fs/promises';
-import { templateText } from '../../policy/model-assets.js';
+import { templateText, tokenizerText } from '../../policy/model-assets.js';
 import { lines } from '../../data/dataset-writer.js';
 import { tasksIn } from '../../data/run-dataset.js';
 import { BadDataFile, parseDemonstrations } from '../../data/task-file.js';
@@ -35,7 +35,13 @@ export async function refuseChangedFiles(
   const { model, data } = spec;
   const whole = (text: string): string => text;
   const files: NamedFile[] = [
-    { path: 'model.tokenizer', file: model.tokenizer, taken: record.tokenizer, content: whole },
+    {
+      path: 'model.tokenizer',
+      file: model.tokenizer,
+      taken: record.tokenizer,
+      read: () => tokenizerText(model),
+      content: whole,
+    },
     {
       path: 'model.chat_template',
       file: model.chat_template,

@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { type Command, Option } from 'commander';
 import { exportModel, requireNewFolder } from '../../policy/model-export.js';
 import { EngineError } from '../../engine/policy-engine.js';
-import { modelFilesDigest } from '../../models/model-files.js';
+import { modelFilesDigest } from '../../models/model-source.js';
 import { readSpecFile } from '../../spec/spec-input.js';
 import {
   type GenerateInput,

@@ -1,8 +1,10 @@
 // Opens a model folder on an engine of its own, for use without a run.
+import { tmpdir } from 'node:os';
 import { createNativeEngine, type NativeEngine } from '../../engine/native/native-engine.js';
 import type { LoadedState } from '../../engine/file-engine.js';
 import { type ChatTemplate, loadChatTemplate } from '../../episode/chat-template.js';
 import { loadTokenizer, type Tokenizer } from '../../episode/tokenizer.js';
+import { withEngineFolder } from '../../models/engine-folder.js';
 import { type ModelFolder, readModelFolder } from '../../models/model-folder.js';
 import { findEngineBinary } from '../../workers/process/engine-binary.js';
 import type { PromptInput } from './engine-input.js';
@@ -30,10 +32,10 @@ export async function withModel<T>(flags: ModelFlags, use: (model: OpenModel) =>
   const folder = await readModelFolder(flags.model);
   const engine = openEngine(flags.threads);
   try {
-    const loaded =
-      flags.state === undefined
-        ? await engine.loadHf({ path: folder.path })
-        : await engine.loadState({ path: flags.state, base: folder.path });
+    const { state } = flags;
+    const loaded = await withEngineFolder(folder.path, { scratch: tmpdir() }, (base) =>
+      state === undefined ? engine.loadHf({ path: base }) : engine.loadState({ path: state, base }),
+    );
     const coders = textCoders(folder);
     let sending: Promise<void> | undefined;
     const sendVocabulary = async (): Promise<void> => {

@@ -8,6 +8,7 @@ import { NativePolicyHolder } from '../../policy/native-states.js';
 import { readAsset } from '../../data/run-data.js';
 import { createNativeEngine } from '../../engine/native/native-engine.js';
 import { createStateLock } from '../../engine/native/state-lock.js';
+import { findModel } from '../../models/model-source.js';
 import { whole } from '../../report/format.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
@@ -91,6 +92,7 @@ async function exportRun(
   const { lora, path, architecture } = record.spec.model;
   if (flags.peft && !lora)
     throw new Error(`${run} trains all weights: it has no adapters to export with --peft`);
+  if (flags.peft && path !== undefined) await refuseStartFromAdapter(run, path);
   const tokenizer = await readAsset(store, record.tokenizer);
   const template = await readAsset(store, record.chat_template);
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-export-'));
@@ -112,6 +114,15 @@ async function exportRun(
     await engine.close();
     await rm(folder, { recursive: true, force: true });
   }
+}
+
+/** Throws if the run's adapters fit no folder: the adapter that it began with is merged into the weights below them. */
+async function refuseStartFromAdapter(run: string, path: string): Promise<void> {
+  const model = await findModel(path).catch(() => null);
+  if (!model?.adapter) return;
+  throw new Error(
+    `${run} began with the adapter in ${path}, which is merged into the weights below its own adapters: export it without --peft`,
+  );
 }
 
 /** A Tinker server has the base weights, and the store has the adapters as the server made them. */

@@ -16,8 +16,8 @@ interface TensorFile {
   tensors: Record<string, Tensor>;
 }
 
-interface TensorEntry {
-  dtype: TensorType;
+interface TensorEntry<Type = TensorType> {
+  dtype: Type;
   shape: number[];
   /** Bytes [start, end) after the header. */
   start: number;
@@ -79,24 +79,28 @@ export function decodeSafetensors(bytes: Uint8Array, what = 'the file'): TensorF
   return { metadata, tensors };
 }
 
-/** Reads only the header, which `bytes` must hold; `fileSize`: size of the whole file. Throws `BadTensorFile`. */
-export function decodeSafetensorsHeader(
+/**
+ * Reads only the header, which `bytes` must hold; `fileSize`: size of the whole file. `sizes`: the types that a tensor may have, with the
+ * bytes of an item. Throws `BadTensorFile`.
+ */
+export function decodeSafetensorsHeader<Type extends string = TensorType>(
   bytes: Uint8Array,
   fileSize: number,
   what = 'the file',
-): { metadata: Record<string, string>; entries: Record<string, TensorEntry>; dataOffset: number } {
+  sizes = itemBytes as Record<Type, number>,
+): { metadata: Record<string, string>; entries: Record<string, TensorEntry<Type>>; dataOffset: number } {
   const dataOffset = lengthBytes + safetensorsHeaderLength(bytes, fileSize, what);
   if (bytes.length < dataOffset)
     throw bad(what, `it ends after ${bytes.length} of its header's ${dataOffset} bytes`);
   const header = parseHeader(bytes.subarray(lengthBytes, dataOffset), what);
   let metadata: Record<string, string> = {};
-  const entries: Record<string, TensorEntry> = {};
+  const entries: Record<string, TensorEntry<Type>> = {};
   for (const [name, value] of Object.entries(header)) {
     if (name === '__metadata__') {
       metadata = checkMetadata(value, what);
       continue;
     }
-    Object.defineProperty(entries, name, { value: checkEntry(name, value, what), enumerable: true });
+    Object.defineProperty(entries, name, { value: checkEntry(name, value, what, sizes), enumerable: true });
   }
   checkCoverage(entries, fileSize - dataOffset, what);
   return { metadata, entries, dataOffset };
@@ -132,31 +136,36 @@ function checkMetadata(value: unknown, what: string): Record<string, string> {
   return members as Record<string, string>;
 }
 
-function checkEntry(name: string, value: unknown, what: string): TensorEntry {
+function checkEntry<Type extends string>(
+  name: string,
+  value: unknown,
+  what: string,
+  sizes: Record<Type, number>,
+): TensorEntry<Type> {
   const entry = (typeof value === 'object' && value !== null ? value : {}) as Record<string, unknown>;
   const { dtype, shape, data_offsets: offsets } = entry;
-  if (typeof dtype !== 'string' || !Object.hasOwn(itemBytes, dtype)) {
+  if (typeof dtype !== 'string' || !Object.hasOwn(sizes, dtype)) {
     throw bad(
       what,
-      `tensor ${name} has dtype ${JSON.stringify(dtype)}; known are ${Object.keys(itemBytes).join(', ')}`,
+      `tensor ${name} has dtype ${JSON.stringify(dtype)}; known are ${Object.keys(sizes).join(', ')}`,
     );
   }
   if (!isCountList(shape)) throw bad(what, `tensor ${name} has a shape that is not a list of whole numbers`);
   if (!isCountList(offsets) || offsets.length !== 2)
     throw bad(what, `tensor ${name} does not have two data_offsets`);
   const [start, end] = offsets as [number, number];
-  const size = itemCount(shape) * itemBytes[dtype as TensorType];
+  const size = itemCount(shape) * sizes[dtype as Type];
   if (end - start !== size) {
     throw bad(
       what,
       `tensor ${name} of ${dtype}[${shape.join(',')}] needs ${size} bytes, but its offsets give ${end - start}`,
     );
   }
-  return { dtype: dtype as TensorType, shape, start, end };
+  return { dtype: dtype as Type, shape, start, end };
 }
 
 /** Throws unless every byte after the header belongs to exactly one tensor. */
-function checkCoverage(entries: Record<string, TensorEntry>, dataBytes: number, what: string): void {
+function checkCoverage(entries: Record<string, TensorEntry<string>>, dataBytes: number, what: string): void {
   let position = 0;
   for (const [name, { start, end }] of Object.entries(entries).sort(
     ([, a], [, b]) => a.start - b.start || a.end - b.end,
@@ -165,6 +174,8 @@ function checkCoverage(entries: Record<string, TensorEntry>, dataBytes: number, 
       throw bad(what, `tensor ${name} starts at byte ${start}, but the tensor before it ends at ${position}`);
     position = end;
   }
+  if (position > dataBytes)
+    throw bad(what, `it is cut short: its tensors need ${position} data bytes, but it has ${dataBytes}`);
   if (position !== dataBytes)
     throw bad(what, `its tensors end at byte ${position}, but it has ${dataBytes} data bytes`);
 }

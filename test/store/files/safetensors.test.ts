@@ -100,7 +100,7 @@ describe('a safetensors file', () => {
     [
       'offsets past the end',
       withHeader('{"a":{"dtype":"I32","shape":[2],"data_offsets":[0,8]}}', 4),
-      /end at byte 8, but it has 4 data bytes/,
+      /cut short: its tensors need 8 data bytes, but it has 4/,
     ],
     [
       'a size that does not match the shape',

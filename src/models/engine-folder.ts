@@ -1,0 +1,135 @@
+// Gives the engine a folder that it can load. The engine reads config and weights as they are; where those need a change first, it gets a
+// temporary folder with the changed config, and links to the weights or one file with the weights changed.
+import { mkdir, rm, symlink, writeFile } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import type { RopeScaling } from '../spec/run-spec.js';
+import { BadModelFolder, type HfConfig, isNested, languageConfig } from './hf-config.js';
+import { languageTensor, writeMerged, type WriteProgress } from './merged-weights.js';
+import {
+  configFile,
+  hasByteOrderMark,
+  indexFile,
+  readJson,
+  readJsonIfAny,
+  singleFile,
+  weightFiles,
+  weightIndex,
+} from './model-files.js';
+import { findModel, type ModelSource } from './model-source.js';
+import { type LoraPair, readAdapter } from './peft-adapter.js';
+import { withContext } from './rope-scaling.js';
+import { type StoredTensor, tensorsIn } from './tensor-file.js';
+
+const generationFile = 'generation_config.json';
+
+export interface EngineFolderOptions extends WriteProgress {
+  /** The run spec's; it replaces that of the config. */
+  ropeScaling?: RopeScaling | undefined;
+  /** Folder in which a temporary folder may be made, as big as the model. */
+  scratch: string;
+}
+
+interface CheckedModel {
+  source: ModelSource;
+  config: HfConfig;
+  /** Names of the weight files. */
+  files: string[];
+  /** Tensors by their names in the language model. */
+  tensors: Map<string, StoredTensor>;
+  pairs: Map<string, LoraPair>;
+  /** Whether the weight files have other tensors, or other names for them. */
+  nested: boolean;
+}
+
+/** Throws `BadModelFolder` if a weight file is damaged or missing, or if an adapter is not supported or does not fit. */
+export async function checkModelFiles(folder: string): Promise<CheckedModel> {
+  const source = await findModel(folder);
+  const config = await readJson(join(source.base, configFile));
+  const nested = isNested(config);
+  const nameOf = (name: string): string | null => (nested ? languageTensor(name) : name);
+  const files = await weightFiles(source.base);
+  const tensors = new Map<string, StoredTensor>();
+  for (const file of files)
+    for (const tensor of await tensorsIn(join(source.base, file))) {
+      const name = nameOf(tensor.name);
+      const other = name === null ? undefined : tensors.get(name);
+      if (other)
+        throw new BadModelFolder(
+          `${tensor.file}: tensor ${tensor.name} is the same as ${other.name} in ${other.file}; remove one of them`,
+        );
+      if (name !== null) tensors.set(name, tensor);
+    }
+  await requireListed(source.base, files, tensors, nameOf);
+  const pairs = new Map<string, LoraPair>();
+  if (source.adapter)
+    for (const [name, pair] of await readAdapter(source.path)) pairs.set(nameOf(name) ?? name, pair);
+  return { source, config, files, tensors, pairs, nested };
+}
+
+/** Throws if a shard lacks a tensor that the index lists in it: the shard is from another model. */
+async function requireListed(
+  folder: string,
+  files: readonly string[],
+  tensors: ReadonlyMap<string, StoredTensor>,
+  nameOf: (name: string) => string | null,
+): Promise<void> {
+  if (files.length === 1 && files[0] === singleFile) return;
+  for (const [name, file] of Object.entries(await weightIndex(folder))) {
+    const inModel = nameOf(name);
+    if (inModel === null || tensors.get(inModel)?.file === join(folder, file)) continue;
+    throw new BadModelFolder(
+      `${join(folder, file)}: tensor ${name} is missing, but ${indexFile} lists it: copy index and shards of one model`,
+    );
+  }
+}
+
+/** Calls `use` with a folder that the engine can load; the folder may be gone after that. Throws `BadModelFolder`. */
+export async function withEngineFolder<T>(
+  folder: string,
+  options: EngineFolderOptions,
+  use: (path: string) => Promise<T>,
+): Promise<T> {
+  const model = await checkModelFiles(folder);
+  const { base } = model.source;
+  const where = `${join(base, configFile)}: ${model.nested ? 'text_config.' : ''}`;
+  const config = withContext(languageConfig(model.config), options.ropeScaling, where);
+  const isUsable = config === model.config && model.pairs.size === 0 && !(await hasMark(base));
+  if (isUsable) return use(base);
+  const path = resolve(options.scratch, `model.tmp-${process.pid}`);
+  await rm(path, { recursive: true, force: true });
+  await mkdir(path, { recursive: true });
+  try {
+    await writeJson(join(path, configFile), config);
+    const generation = await readJsonIfAny(join(base, generationFile));
+    if (generation) await writeJson(join(path, generationFile), generation);
+    await addWeights(path, model, options);
+    return await use(path);
+  } catch (error) {
+    // People know the folder that they named.
+    if (error instanceof Error) error.message = error.message.replaceAll(path, base);
+    throw error;
+  } finally {
+    await rm(path, { recursive: true, force: true });
+  }
+}
+
+async function addWeights(path: string, model: CheckedModel, progress: WriteProgress): Promise<void> {
+  const { source, files, tensors, pairs, nested } = model;
+  if (nested || pairs.size > 0) {
+    return writeMerged(join(path, singleFile), tensors, pairs, progress);
+  }
+  for (const file of files) await symlink(join(source.base, file), join(path, file));
+  const isSingle = files.length === 1 && files[0] === singleFile;
+  if (!isSingle) await writeJson(join(path, indexFile), { weight_map: await weightIndex(source.base) });
+}
+
+/** Whether one of the files that the engine parses begins with a byte order mark, which it does not accept. */
+async function hasMark(folder: string): Promise<boolean> {
+  for (const name of [configFile, generationFile, indexFile])
+    if (await hasByteOrderMark(join(folder, name))) return true;
+  return false;
+}
+
+async function writeJson(path: string, value: object): Promise<void> {
+  await writeFile(path, JSON.stringify(value));
+}

@@ -1,0 +1,128 @@
+// Folders as others write them, loaded by the engine. The expected log-probs are PEFT's own.
+import { rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { withEngineFolder } from '../../src/models/engine-folder.js';
+import { type Tensor } from '../../src/store/files/safetensors.js';
+import { startEngine } from '../engine/engine-fixture.js';
+import { ownFolder } from '../support/scratch-folder.js';
+import {
+  adapterTensors,
+  baseConfig,
+  baseTensors,
+  plainAdapter,
+  sequences,
+  withRank,
+  writeAdapter,
+  writeBase,
+  writeTensors,
+} from './foreign-folder.js';
+
+let scratch: string;
+let base: string;
+beforeEach(() => {
+  scratch = ownFolder();
+  base = writeBase(join(scratch, 'base'));
+});
+
+async function loaded(folder: string, ropeScaling?: { rope_type: 'yarn'; factor: number }) {
+  const engine = startEngine();
+  const options = { scratch, ...(ropeScaling ? { ropeScaling } : {}) };
+  const { state, architecture, weights } = await withEngineFolder(folder, options, (path) =>
+    engine.loadHf({ path }),
+  );
+  const scores = (): Promise<number[][]> =>
+    Promise.all(sequences.map(({ tokens }) => engine.score({ state, tokens, temperature: 1 })));
+  return { scores, architecture, weights };
+}
+
+/** Largest difference from the log-probs that PEFT computed. */
+const difference = (scores: number[][]): number =>
+  Math.max(...scores.flatMap((row, i) => row.map((one, at) => Math.abs(one - sequences[i]!.logprobs[at]!))));
+
+describe('a PEFT adapter', () => {
+  const scale = 8 / 4;
+  test.each<[string, object, Record<string, Tensor>]>([
+    ['plain', {}, adapterTensors],
+    ['on all-linear', { target_modules: 'all-linear' }, adapterTensors],
+    ['with rsLoRA', { use_rslora: true, lora_alpha: scale * Math.sqrt(4) }, adapterTensors],
+    [
+      'with rank_pattern and alpha_pattern',
+      { rank_pattern: { q_proj: 6 }, alpha_pattern: { 'self_attn.q_proj': scale * 6 } },
+      withRank('q_proj', 6),
+    ],
+    [
+      'with patterns that are expressions, and rsLoRA',
+      {
+        use_rslora: true,
+        lora_alpha: scale * Math.sqrt(4),
+        rank_pattern: { '^model\\.layers\\.[01]\\.mlp\\.(up|down)_proj': 4, '.*\\.v_proj': 9 },
+        alpha_pattern: { 'layers\\.\\d+\\.self_attn\\.v_proj': scale * 3 },
+      },
+      withRank('v_proj', 9),
+    ],
+  ])('%s is added to the base model that it names, as PEFT does it', async (_, change, tensors) => {
+    const config = { ...plainAdapter, ...change, base_model_name_or_path: '../base' };
+    const { scores } = await loaded(writeAdapter(join(scratch, 'adapter'), config, tensors));
+    expect(difference(await scores())).toBeLessThan(1e-4);
+    expect(difference(await (await loaded(base)).scores())).toBeGreaterThan(0.01);
+  });
+
+  test('beside the weights of its base is used if it names this folder', async () => {
+    writeAdapter(base, { ...plainAdapter, base_model_name_or_path: '.' });
+    expect(difference(await (await loaded(base)).scores())).toBeLessThan(1e-4);
+  });
+});
+
+test('the language model of a multimodal folder is loaded alone, with either order of names', async () => {
+  const vision: Tensor = { dtype: 'F32', shape: [2], data: new Float32Array(2) };
+  const { weights } = await loaded(base);
+  const nested = { model_type: 'llava_onevision', architectures: ['Llava'], text_config: baseConfig };
+  for (const prefix of ['model.language_model.', 'language_model.model.']) {
+    const tensors = Object.entries(baseTensors).map(([name, tensor]): [string, Tensor] => [
+      name.replace(/^model\./, prefix),
+      tensor,
+    ]);
+    const folder = writeBase(join(scratch, prefix), nested, {
+      ...Object.fromEntries(tensors),
+      'model.vision_tower.layers.0.weight': vision,
+    });
+    expect((await loaded(folder)).weights).toBe(weights);
+  }
+});
+
+test('shards, with byte order marks in config, index and generation_config, are loaded', async () => {
+  const folder = writeBase(join(scratch, 'shards'));
+  const names = Object.keys(baseTensors).sort();
+  const shards = [names.slice(0, 5), names.slice(5)];
+  const weight_map: Record<string, string> = {};
+  shards.forEach((shard, i) => {
+    const file = `model-0000${i + 1}-of-00002.safetensors`;
+    writeTensors(join(folder, file), Object.fromEntries(shard.map((name) => [name, baseTensors[name]!])));
+    for (const name of shard) weight_map[name] = file;
+  });
+  const write = (name: string, value: object): void =>
+    writeFileSync(join(folder, name), `\uFEFF${JSON.stringify(value)}`);
+  write('config.json', baseConfig);
+  write('model.safetensors.index.json', { metadata: {}, weight_map });
+  write('generation_config.json', { eos_token_id: [1, 2] });
+  await expect(loaded(folder)).rejects.toThrow(/whichever is older/);
+  rmSync(join(folder, 'model.safetensors'));
+  expect((await loaded(folder)).weights).toBe((await loaded(base)).weights);
+});
+
+test('YaRN gives the whole context, from the config or from the run spec', async () => {
+  const yarn = { rope_type: 'yarn' as const, factor: 2, original_max_position_embeddings: 48 };
+  const own = writeBase(join(scratch, 'yarn'), {
+    ...baseConfig,
+    rope_parameters: { ...yarn, rope_theta: 1e4 },
+  });
+  const [one, other] = [await loaded(own), await loaded(base, yarn)];
+  expect(one.architecture).toMatchObject({
+    max_position_embeddings: 96,
+    yarn: { factor: 2, original_max_position_embeddings: 48 },
+  });
+  expect(other.architecture).toEqual(one.architecture);
+  expect(other.weights).toBe(one.weights);
+  expect(await other.scores()).toEqual(await one.scores());
+});

@@ -1,0 +1,80 @@
+import { describe, expect, test } from 'vitest';
+import { BadModelFolder } from '../../src/models/hf-config.js';
+import { withContext } from '../../src/models/rope-scaling.js';
+import type { RopeScaling } from '../../src/spec/run-spec.js';
+
+/** Qwen3's own config. */
+const qwen3 = { model_type: 'qwen3', max_position_embeddings: 40_960, rope_theta: 1_000_000 };
+const yarn = { rope_type: 'yarn', factor: 2, original_max_position_embeddings: 32_768 };
+const extended = (config: object, scaling?: object) =>
+  withContext(config as Record<string, unknown>, scaling as RopeScaling | undefined, 'config.json: ');
+
+describe('the context of a model', () => {
+  const { original_max_position_embeddings: _original, ...withoutOriginal } = yarn;
+  test.each<[string, object, number]>([
+    ['without YaRN', {}, 40_960],
+    ['with rope_scaling null', { rope_scaling: null }, 40_960],
+    ['with the default type', { rope_parameters: { rope_type: 'default', rope_theta: 5e6 } }, 40_960],
+    ['with YaRN', { rope_scaling: yarn }, 65_536],
+    [
+      'with YaRN under its older name',
+      { rope_scaling: { ...yarn, rope_type: undefined, type: 'yarn' } },
+      65_536,
+    ],
+    ['with YaRN as in transformers 5', { rope_parameters: { ...yarn, rope_theta: 1e6 } }, 65_536],
+    ['with YaRN in both forms', { rope_scaling: yarn, rope_parameters: yarn }, 65_536],
+    ['with a factor that is no whole number', { rope_scaling: { ...yarn, factor: 2.5 } }, 81_920],
+    ['without an original length, which is then its own', { rope_scaling: withoutOriginal }, 81_920],
+    [
+      'that already counts the factor',
+      { max_position_embeddings: 131_072, rope_scaling: { ...yarn, factor: 4 } },
+      131_072,
+    ],
+  ])('%s', (_, change, context) => {
+    expect(extended({ ...qwen3, ...change })['max_position_embeddings']).toBe(context);
+  });
+
+  test('keeps the original length that YaRN counts from', () => {
+    expect(extended({ ...qwen3, rope_scaling: withoutOriginal })).toMatchObject({
+      rope_scaling: { original_max_position_embeddings: 40_960 },
+    });
+  });
+
+  test('is extended by the run spec, whose scaling replaces the config’s', () => {
+    const { rope_theta: theta, ...bare } = qwen3;
+    for (const own of [
+      { rope_theta: theta, rope_scaling: null },
+      { rope_theta: theta, rope_scaling: { ...yarn, factor: 4 } },
+      { rope_parameters: { rope_type: 'default', rope_theta: theta } },
+      { rope_theta: theta, rope_scaling: { type: 'linear', factor: 3 } },
+    ])
+      expect(extended({ ...bare, ...own }, { ...yarn, type: 'yarn' })).toEqual({
+        ...qwen3,
+        max_position_embeddings: 65_536,
+        rope_scaling: yarn,
+      });
+  });
+
+  test.each<[object, RegExp]>([
+    [
+      { rope_scaling: { type: 'linear', factor: 2 } },
+      /rope_scaling\.type is "linear"; expected "yarn" or "default"/,
+    ],
+    [{ rope_parameters: { ...yarn, rope_type: 'longrope' } }, /rope_parameters\.rope_type is "longrope"/],
+    [
+      { rope_scaling: { ...yarn, factor: '2' } },
+      /rope_scaling\.factor is "2"; expected a number of at least 1/,
+    ],
+    [{ rope_scaling: { ...yarn, factor: 0.5 } }, /rope_scaling\.factor is 0\.5/],
+    [{ rope_scaling: { ...yarn, factor: undefined } }, /rope_scaling\.factor is missing/],
+    [
+      { rope_scaling: { ...yarn, original_max_position_embeddings: 0 } },
+      /rope_scaling\.original_max_position_embeddings is 0; expected a whole number above 0/,
+    ],
+    [{ rope_scaling: 'yarn' }, /rope_scaling is "yarn"; expected an object/],
+    [{ rope_scaling: { ...yarn, factor: 64 } }, /extends 32768 positions to 2097152; at most 1048576/],
+  ])('is refused: %j', (change, message) => {
+    expect(() => extended({ ...qwen3, ...change })).toThrow(BadModelFolder);
+    expect(() => extended({ ...qwen3, ...change })).toThrow(message);
+  });
+});
