@@ -1,7 +1,7 @@
 // `longhaul export` and `longhaul report`, on the store of a real run.
-import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import { namesFolder, runKey, sequenceKey } from '../../../src/store/objects/layout.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
@@ -49,6 +49,26 @@ describe('longhaul export', () => {
     expect(first.output).toContain(`${run} after step 0, state ${await readState(full!.store, run, 0)}`);
     const sizeOf = (folder: string): number => readFileSync(join(folder, 'model.safetensors')).length;
     expect(sizeOf(base) / sizeOf(to)).toBeCloseTo(0.5, 1);
+  });
+
+  test('refuses --peft for a run that began with an adapter: its own adapters fit no folder', async () => {
+    const base = join(adapted!.folder, 'a-base');
+    const adapter = join(adapted!.folder, 'an-adapter');
+    expect((await longhaul(adapted!, 'export', `${run}@0`, '--to', base)).code).toBe(0);
+    expect((await longhaul(adapted!, 'export', run, '--to', adapter, '--peft')).code).toBe(0);
+    const config = join(adapter, 'adapter_config.json');
+    const settings = JSON.parse(readFileSync(config, 'utf8')) as object;
+    writeFileSync(config, JSON.stringify({ ...settings, base_model_name_or_path: '../a-base' }));
+    const again = await startHarness(environments);
+    onTestFinished(() => again.close());
+    await again.open({ ...again.spec, model: { name: 'unit', path: adapter, lora: { rank: 2, alpha: 4 } } });
+    await again.advance(1);
+    const to = join(again.folder, 'exported');
+    const refused = await longhaul(again, 'export', run, '--to', to, '--peft');
+    expect(refused.code).not.toBe(0);
+    expect(refused.errors).toContain(`began with the adapter in ${adapter}, which is merged`);
+    expect((await longhaul(again, 'export', run, '--to', to)).code).toBe(0);
+    expect(readdirSync(to).sort()).toEqual([...model, ...tokenizer].sort());
   });
 
   test('writes a LoRA state either merged or as adapters', async () => {
