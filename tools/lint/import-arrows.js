@@ -71,6 +71,9 @@ const singleFiles = {
   // These files define the error classes of the interfaces. `instanceof` needs the class; a type is not enough.
   'engine/policy-engine': ['episode'],
   'environments/environment': ['episode'],
+  // There is one comparison with a full reward, and one sum of rewards. Both files are pure.
+  'rl/pass': ['store', 'environments', 'data'],
+  'rl/episode-reward': ['environments'],
   // Functions that compare numerics decide which run gets which node. They import only types, so the workflows' bundle stays small.
   'spec/records/numerics': ['workflows'],
   // The Temporal UI and the command line must show an absent pass rate in the same words. This file imports nothing.

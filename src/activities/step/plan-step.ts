@@ -4,8 +4,9 @@ import { ApplicationFailure } from '@temporalio/common';
 import type { ControlIsBehind, PlannedStep, StepReference } from '../contracts.js';
 import type { OrchestratorDeps } from '../orchestrator-deps.js';
 import { rebasedPlan } from './rebased-step.js';
-import { planOf, type StepBefore } from './step-plan.js';
+import { planOf, type PlanSources, type StepBefore } from './step-plan.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
+import { wasPass } from '../../rl/pass.js';
 import type { ControlRecord, ControlState } from '../../spec/records/control-records.js';
 import type { PlanRecord } from '../../spec/records/plan.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
@@ -75,7 +76,7 @@ export async function makePlan(
   const place = { run, step, control: control.n, owner };
   const { lineage } = data.record;
   const schema = stored?.schema === 'longhaul.plan/2' ? stored.schema : 'longhaul.plan/3';
-  const plan = await planOf({
+  const sources: PlanSources = {
     own: {
       schema,
       ...place,
@@ -89,8 +90,15 @@ export async function makePlan(
     rebases:
       lineage?.rebase && step <= lineage.rebase.to ? await rebasedPlan(store, lineage.run, step) : null,
     reference: async () => (await referenceOf(store, run)).weights,
-  });
+  };
+  let plan = await planOf(sources);
+  if (stored && !hasSameRates(plan, stored)) plan = await planOf({ ...sources, passes: wasPass });
   return needsVersion4(plan) ? { ...plan, schema: 'longhaul.plan/4' } : plan;
+}
+
+/** False also for a plan of an earlier version, which counted no reward between 1 − tolerance and 1 as a pass. */
+function hasSameRates(plan: PlanRecord, stored: PlanRecord): boolean {
+  return canonicalText(plan.curriculum.pass_rates) === canonicalText(stored.curriculum.pass_rates);
 }
 
 /** Whether a worker that knows version 3 alone would take the step for another one. All other plans keep their version, and their digests. */

@@ -39,7 +39,7 @@ type OwnPart = Pick<
   | 'owner_digest'
 >;
 
-interface PlanSources {
+export interface PlanSources {
   own: OwnPart;
   /** The run's record and its data. */
   data: Pick<RunData, 'record' | 'trainTasks' | 'taskByKey' | 'demonstrationsByKind'>;
@@ -49,6 +49,8 @@ interface PlanSources {
   before: StepBefore | null;
   /** The plan to rebase; null for a step that is planned from data. */
   rebases: PlanRecord | null;
+  /** Which rewards count in the curriculum's pass rates; absent: those of this version. */
+  passes?: (reward: number) => boolean;
   /** Digest of the KL term's reference weights; called only if the plan has such a term. */
   reference: () => Promise<Digest>;
 }
@@ -134,12 +136,12 @@ type GrpoPart = Pick<
 >;
 
 function grpoPart(
-  { own: { step }, data, before }: PlanSources,
+  { own: { step }, data, before, passes = isPass }: PlanSources,
   index: number,
   { generator, trainer }: Pick<RunSpec, 'generator' | 'trainer'>,
 ): GrpoPart {
   const { by = 'template' } = trainer.curriculum ?? {};
-  const { pass_rates, cursors } = curriculumAfter(before, by, data);
+  const { pass_rates, cursors } = curriculumAfter(before, by, data, passes);
   const rules = rulesOf(trainer);
   const drawn = drawSlots(data, {
     ...{ step, by, rules, state: { pass_rates, cursors } },
@@ -185,6 +187,7 @@ function curriculumAfter(
   before: StepBefore | null,
   by: PoolKind,
   data: PlanSources['data'],
+  passes: (reward: number) => boolean,
 ): CurriculumState {
   const isKept = before?.plan.kind === 'grpo' && (before.plan.curriculum.by ?? 'template') === by;
   if (before?.plan.kind !== 'grpo' || !isKept) return { pass_rates: {}, cursors: {} };
@@ -192,7 +195,7 @@ function curriculumAfter(
   const { slots, curriculum } = withWaves(before.plan, wavesOf(before.plan, outcomes, data));
   const groups = slots.map((slot, index) => ({
     pool: poolOf(slot, by),
-    rewards: (outcomes[index] ?? []).map((value) => (value === null ? null : Number(isPass(value)))),
+    rewards: (outcomes[index] ?? []).map((value) => (value === null ? null : Number(passes(value)))),
   }));
   return { pass_rates: advancePassRates(curriculum.pass_rates, groups), cursors: curriculum.cursors };
 }

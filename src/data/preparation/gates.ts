@@ -7,6 +7,7 @@ import {
   EnvironmentError,
 } from '../../environments/environment.js';
 import { answerToolName } from '../../environments/tool-results.js';
+import { isPass, rewardTolerance } from '../../rl/pass.js';
 import { promptOf } from '../../episode/conversation.js';
 import { type FailureLedger, failureOf } from '../../episode/failure-ledger.js';
 import { contentText } from '../../episode/observation.js';
@@ -21,7 +22,6 @@ export type GateResult = Pick<GateRecord, 'passed' | 'value' | 'reason' | 'error
 
 /** All gates play in the same world. */
 const seed = 1;
-const fullReward = 1;
 /** Charged failures after which the gate is not passed. */
 const maxFailures = 3;
 const pauseMs = 500;
@@ -131,8 +131,8 @@ function judged(
 }
 
 function problemOf(gate: GateName, value: number, first: number | null): string | null {
-  if (gate === 'nothing') return value <= 0 ? null : `doing nothing is graded ${value}`;
-  if (gate === 'repeat' && value !== first)
+  if (gate === 'nothing') return value <= rewardTolerance ? null : `doing nothing is graded ${value}`;
+  if (gate === 'repeat' && !(first !== null && Math.abs(value - first) <= rewardTolerance))
     return `the solution is graded ${first}, and ${value} when it is played again`;
-  return value >= fullReward ? null : `the solution is graded ${value}`;
+  return isPass(value) ? null : `the solution is graded ${value}`;
 }

@@ -5,6 +5,7 @@ import { RecentlyUsed } from '../../base/recently-used.js';
 import type { GatheredRecord, TaughtRecord } from '../../spec/records/preparation-records.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { Task } from '../../spec/records/task.js';
+import { isPass } from '../../rl/pass.js';
 import { taughtKey } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { recordDigest } from '../../store/records/canonical.js';
@@ -59,7 +60,7 @@ export async function solvedTasks(
   return found.flat();
 }
 
-export const isSuccess = ({ value }: Pick<TaughtRecord, 'value'>): boolean => value !== null && value >= 1;
+export const isSuccess = ({ value }: Pick<TaughtRecord, 'value'>): boolean => value !== null && isPass(value);
 
 /** The teacher's tries of a task, in the order of samples. */
 export async function triesOf(

@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { awakeNow } from '../../base/awake-clock.js';
 import { Backoff } from '../../base/backoff.js';
+import { episodeReward } from '../../rl/episode-reward.js';
 import type { Task, ToolCall, ToolSpec } from '../../spec/records/task.js';
 import { type Environment, EnvironmentError, type Grade, type ToolResult } from '../environment.js';
 import { ExclusiveCalls } from '../exclusive-calls.js';
@@ -132,7 +133,8 @@ export function fleetEpisode(parts: EpisodeParts): Environment {
       const error = new EnvironmentError('failed', verdict.reason, verdict.message);
       throw await parts.orchestrator.chargeable(error, verdict.reason, parts.instanceId);
     }
-    const { value, explanation } = verdict;
+    const { explanation } = verdict;
+    const value = episodeReward([verdict.value], 1);
     if (Math.abs(value) <= maxReward) return { outcome: { status: 'graded', value }, explanation };
     throw new EnvironmentError('failed', 'grade', `the verifier gives the reward ${value}`);
   }

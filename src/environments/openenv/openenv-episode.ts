@@ -1,4 +1,5 @@
 // One episode on an open session: calls in the server's contract, rewards, the end that the environment declares, and the grade.
+import { episodeReward } from '../../rl/episode-reward.js';
 import type { ToolCall, ToolSpec } from '../../spec/records/task.js';
 import { EnvironmentError, type Environment, type Grade, type ToolResult } from '../environment.js';
 import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
@@ -46,8 +47,8 @@ interface EpisodeParts {
 export function openEnvEpisode(parts: EpisodeParts): Environment {
   const { url, connection, contract, tools, world, rule, gradingToken, opening, request } = parts;
   let newest = opening?.data.reward;
-  /** Sum of the steps' rewards; null before the first. */
-  let total: number | null = null;
+  /** The steps' rewards; empty before the first. */
+  const rewards: number[] = [];
   /** The server's explanation of the newest reward; empty if it gives none. */
   let said = '';
   const calls = new ExclusiveCalls();
@@ -68,7 +69,7 @@ export function openEnvEpisode(parts: EpisodeParts): Environment {
     if ('isError' in reply) return reply;
     const { reward, observation, done } = reply.data;
     newest = reward;
-    if (isReward(reward)) total = (total ?? 0) + Number(reward);
+    if (isReward(reward)) rewards.push(Number(reward));
     said = explanationIn(reply.data);
     const ends = done === true ? { ends: true as const } : {};
     const answer = contract.act
@@ -83,7 +84,7 @@ export function openEnvEpisode(parts: EpisodeParts): Environment {
     try {
       const reply = await request({ type: 'grade', data }, 'grade', `grade-${tryNumber}`);
       const { value, explanation } = reply.data;
-      if (typeof value === 'number') return graded(value, textOf(explanation, ''));
+      if (typeof value === 'number') return graded([value], textOf(explanation, ''));
       throw new EnvironmentError('failed', 'grade', `${url} graded without a number`);
     } catch (error) {
       const cause = error instanceof EnvironmentError ? error.cause : undefined;
@@ -93,19 +94,19 @@ export function openEnvEpisode(parts: EpisodeParts): Environment {
     }
   }
 
-  function graded(reward: number, explanation: string): Grade {
-    const value = reward / rule.success_at;
+  function graded(parts: readonly number[], explanation: string): Grade {
+    const value = episodeReward(parts, rule.success_at);
     if (Math.abs(value) <= maxReward) return { outcome: { status: 'graded', value }, explanation };
     throw new EnvironmentError(
       'failed',
       'grade',
-      `${url} gave the reward ${reward}; rewards lie between -1e100 and 1e100`,
+      `${url} gave the reward ${parts.join(' + ')}; rewards lie between -1e100 and 1e100`,
     );
   }
 
   function gradeByReward(): Grade {
-    const reward = rule.reward === 'sum' ? (total ?? newest) : newest;
-    if (isReward(reward)) return graded(Number(reward), said);
+    if (rule.reward === 'sum' && rewards.length > 0) return graded(rewards, said);
+    if (isReward(newest)) return graded([Number(newest)], said);
     const fix =
       gradingToken === null ? 'set grading_token_env if the server grades by token' : 'it cannot grade';
     throw new EnvironmentError('failed', 'grade', `${url} gave no reward and no grade; ${fix}`);

@@ -102,7 +102,7 @@ const evaluation2 = z
     schema: z.enum(['longhaul.evaluation/2', 'longhaul.evaluation/3']),
     ...everyResult,
     pass_at_1: passRate.describe(
-      'share of graded episodes that passed (value ≥ 1); null if none was graded; the same in `environments`',
+      'share of graded episodes that passed (value ≥ 1 − 1e-9); null if none was graded; the same in `environments`',
     ),
     samples_per_task: z.number().int().min(2).exactOptional(),
     ...severalSamples,

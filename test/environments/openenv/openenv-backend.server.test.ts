@@ -13,6 +13,8 @@ import { textResult } from '../../../src/environments/tool-results.js';
 import { contentText } from '../../../src/episode/observation.js';
 import type { InfrastructureFault } from '../../../src/environments/server/app-session.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import { isPass } from '../../../src/rl/pass.js';
+import { startForeignServer } from '../foreign-server.js';
 import { counterTask, startCounterServer, token, worlds } from '../stand-in.js';
 
 const quiet = new AbortController().signal;
@@ -142,6 +144,28 @@ describe('grading without the extension', () => {
     });
     await env.close();
   });
+
+  it.each([
+    ['0.1', 1, 10],
+    ['0.7', 2.1, 3],
+    ['0.699999988079071', 2.1, 3],
+  ])(
+    'gives full reward for steps of %s with success_at %d after %d calls, and not before',
+    async (...row) => {
+      const [reward, success_at, calls] = row;
+      const foreign = await startForeignServer(() => reward);
+      const backend = createOpenEnvBackend({ url: foreign.url, maxSessions: 1, reward: 'sum', success_at });
+      const env = await open(backend);
+      for (let made = 1; made < calls; made++) await call(env, 'look');
+      const before = (await grade(env)).outcome.value;
+      expect(isPass(before)).toBe(false);
+      await call(env, 'look');
+      expect((await grade(env)).outcome.value).toBe(1);
+      await env.close();
+      await backend.close();
+      await foreign.close();
+    },
+  );
 
   it('reports a wrong token when the episode opens', async () => {
     const backend = connect((await serve()).url, { gradingToken: 'wrong' });

@@ -176,7 +176,7 @@ def grpo(step, i, before, trainer):
             if graded:
                 pool = slot["env_key" if by == "env" else "template"]
                 rate = rates.get(pool, 0.5)
-                rates[pool] = rate + 0.2 * (sum(value >= 1 for value in graded) / len(graded) - rate)
+                rates[pool] = rate + 0.2 * (sum(value >= 1 - 1e-9 for value in graded) / len(graded) - rate)
     count = trainer["train_batch_size"]
     rules = {name: value for name, value in {**curriculum, "balance": trainer.get("balance")}.items() if name != "by" and value is not None}
     slots = draw(step, count, count, [], by, rules, rates, cursors)
@@ -358,7 +358,7 @@ for path in sorted((store / "evals").glob("*/*/result.json")):
     seats = [(slot, sample) for slot in range(len(chosen)) for sample in range(suite["samples_per_task"])]
     check("an evaluation has an episode a seat", key, [(one["slot"], one["sample"]) for one in played] == seats)
     graded = [one["outcome"]["value"] for one in played if one["outcome"]["status"] == "graded"]
-    share = sum(value >= 1 for value in graded) / len(graded) if graded else None
+    share = sum(value >= 1 - 1e-9 for value in graded) / len(graded) if graded else None
     check("pass@1 is over graded episodes", key, result["pass_at_1"] == share)
     for name, figures in result["environments"].items():
         own = [one["metrics"] for one in played if one["env_key"] == name]

@@ -1,0 +1,62 @@
+// The reward of an episode: the sum of its steps' rewards, divided by the reward of a solved task. Computed in exact fractions of the decimal
+// numbers that the server wrote: binary sums drift, and a solved task would count as failed.
+import { rewardTolerance } from './pass.js';
+
+interface Decimal {
+  digits: bigint;
+  /** The value is digits / 10^scale. */
+  scale: number;
+}
+
+/** Computed in float32, a reward may be too small by this part of itself. */
+const float32Rounding = 2 ** -23;
+/** A number written by a person has fewer significant digits than a float32 number that was widened. */
+const writtenDigits = 9;
+/** More than a double holds. */
+const quotientDigits = 40;
+
+/**
+ * The sum of `rewards` over `successAt`, rounded once. A sum that reaches `successAt` within the tolerance gives 1. NaN and infinities
+ * stay what they are; `successAt` is above 0.
+ */
+export function episodeReward(rewards: readonly number[], successAt: number): number {
+  const sum = rewards.reduce((total, reward) => total + reward, 0);
+  if (!rewards.every(Number.isFinite)) return sum / successAt;
+  const value = quotient(exactSum(rewards.map(decimalOf)), decimalOf(successAt));
+  const missing = rewards.filter(isFloat32).reduce((total, reward) => total + Math.abs(reward), 0);
+  const tolerance = rewardTolerance + (missing / successAt) * float32Rounding;
+  return value < 1 && value >= 1 - tolerance ? 1 : value;
+}
+
+/** Whether a reward is most likely a float32 number that a server widened, such as 0.699999988079071 for 0.7. */
+function isFloat32(reward: number): boolean {
+  const digits = String(decimalOf(reward).digits).replace(/^-|0+$/g, '');
+  return digits.length > writtenDigits && Math.fround(reward) === reward;
+}
+
+/** The shortest decimal number that reads back as `value`: what the server wrote, up to 15 digits. */
+function decimalOf(value: number): Decimal {
+  const [mantissa = '0', exponent = '0'] = String(value).split('e');
+  const [whole = '0', fraction = ''] = mantissa.split('.');
+  return { digits: BigInt(whole + fraction), scale: fraction.length - Number(exponent) };
+}
+
+function exactSum(decimals: readonly Decimal[]): Decimal {
+  const scale = Math.max(0, ...decimals.map((decimal) => decimal.scale));
+  return { digits: decimals.reduce((sum, one) => sum + one.digits * power(scale - one.scale), 0n), scale };
+}
+
+function quotient(dividend: Decimal, divisor: Decimal): number {
+  const length = ({ digits }: Decimal): number => String(digits).length;
+  const more = Math.max(0, quotientDigits + length(divisor) - length(dividend));
+  const raised = dividend.digits * power(more);
+  const whole = raised / divisor.digits;
+  const rest = raised % divisor.digits === 0n ? '' : '1';
+  // Reading a decimal number rounds once. The digit for the rest keeps it from a tie that is none.
+  const scale = dividend.scale - divisor.scale + more + rest.length;
+  return Number(`${whole}${rest}e${-scale}`);
+}
+
+function power(exponent: number): bigint {
+  return 10n ** BigInt(exponent);
+}
