@@ -1,9 +1,11 @@
 // Checks that a run's data contains everything that its spec asks for.
+import { generateTasks } from '../environments/apps/generate.js';
 import { environmentOf } from '../spec/environments/environment-of.js';
 import type { DatasetCache } from './dataset-cache.js';
 import type { RunRecord } from '../spec/records/run-records.js';
 import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
 import type { RunSpec } from '../spec/run-spec.js';
+import { canFillStep, shareProblem } from '../spec/trainer-schema.js';
 import type { Task } from '../spec/records/task.js';
 import { readDataFiles } from './run-dataset.js';
 import { BadDataFile } from './task-file.js';
@@ -17,6 +19,11 @@ export async function refuseImpossibleData(datasets: DatasetCache, record: RunRe
 /** Does the same check on the files that a spec names, before a run stores them. Throws `InvalidSpec`. */
 export async function refuseBadFiles(spec: RunSpec): Promise<void> {
   const { builtin, tasks: path } = spec.data;
+  // Tasks that are made fit the spec, except that their templates may be too many for a share.
+  if (builtin !== undefined && spec.trainer.curriculum?.max_share !== undefined) {
+    const problems = curriculumProblems(spec, generateTasks(builtin));
+    if (problems.length > 0) throw new InvalidSpec(problems);
+  }
   if (builtin !== undefined || path === undefined) return;
   const { tasks, demonstrations } = await readDataFiles(spec.data).catch((error: unknown) => {
     if (!(error instanceof BadDataFile)) throw error;
@@ -92,12 +99,7 @@ function curriculumProblems({ trainer }: RunSpec, tasks: readonly Task[]): SpecP
   }
   const share = curriculum?.max_share ?? 1;
   const pools = environmentsOf.size;
-  if (pools > 0 && share * pools < 1)
-    problems.push({
-      path: 'trainer.curriculum.max_share',
-      problem: `${share} is too little for ${pools} ${by === 'env' ? 'environments' : 'templates'}: no step could be filled`,
-      fix: `raise it to ${Math.ceil(1000 / pools) / 1000} or more`,
-    });
+  if (pools > 0 && !canFillStep(share, pools)) problems.push(shareProblem(share, pools, by));
   const mixed = [...environmentsOf].find(([, envs]) => envs.size > 1);
   if (mixed && (balance !== undefined || curriculum?.weights !== undefined))
     problems.push({

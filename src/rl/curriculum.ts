@@ -70,7 +70,7 @@ export function drawTasks(input: {
   if (names.length === 0) throw new Error('there is no task to train on');
   const weights = names.map((name) => weightOf(pools.get(name) as TaskPool, state.pass_rates[name], rules));
   const turns = [...new Set(names.map((name) => pools.get(name)?.env))].sort();
-  const most = rules.maxShare === undefined ? first + count : Math.ceil(rules.maxShare * (first + count));
+  const most = mostSlots(first + count, names.length, rules);
   const cursors = { ...state.cursors };
   const taken = new Map(names.map((name) => [name, new Set<number>()]));
   const slots = new Map<string, number>();
@@ -91,6 +91,11 @@ export function drawTasks(input: {
     tasks.push({ pool, index: nextTask(pool, size, cursors, taken.get(pool) as Set<number>, seed) });
   }
   return { tasks, cursors };
+}
+
+/** If too few pools exist for the largest share, they get equal shares: otherwise one pool would get all that is left. */
+function mostSlots(slots: number, pools: number, { maxShare = 1 }: CurriculumRules): number {
+  return Math.max(Math.ceil(maxShare * slots), Math.ceil(slots / pools));
 }
 
 function weightOf({ size, env }: TaskPool, rate = untried, { floor, weights }: CurriculumRules): number {

@@ -22,7 +22,9 @@ const curriculum = z.strictObject({
   max_share: positive
     .max(1)
     .exactOptional()
-    .describe('largest share of a step’s groups that one template or environment gets; absent: no limit'),
+    .describe(
+      'largest share of a step’s groups that one template or environment gets, at least 1 / their number; absent: no limit',
+    ),
   weights: z
     .record(name, positive)
     .exactOptional()
@@ -152,6 +154,22 @@ export const trainer = z.strictObject({
     ),
 });
 
+/** Whether shares of at most `share` can fill a step from that many templates or environments. */
+export function canFillStep(share: number, pools: number): boolean {
+  // 1 / pools, written with as many digits as a number has, is enough.
+  return share * pools >= 1 - 1e-9;
+}
+
+/** The problem of a `max_share` with which no step could be filled. */
+export function shareProblem(share: number, pools: number, by: 'template' | 'env'): SpecProblem {
+  const [one, several] = by === 'env' ? ['environment', 'environments'] : ['template', 'templates'];
+  return {
+    path: 'trainer.curriculum.max_share',
+    problem: `${share} is too little for ${pools} ${pools === 1 ? one : several}: no step could be filled`,
+    fix: `raise it to ${Math.ceil(1000 / pools) / 1000} or more`,
+  };
+}
+
 interface TrainerContext {
   trainer: z.output<typeof trainer>;
   environments: readonly { env_key: string }[];
@@ -202,6 +220,10 @@ function curriculumProblems(
         problem: 'no environment has that env_key',
         fix: `environments: ${keys.join(', ')}`,
       });
+  const { by, max_share = 1 } = curriculum;
+  // Not every environment need have training tasks, but no more have any.
+  if (by === 'env' && !keys.includes('*') && !canFillStep(max_share, keys.length))
+    problems.push(shareProblem(max_share, keys.length, by));
   if (balance === undefined) return problems;
   const decides = {
     by: curriculum.by === 'env',

@@ -1,3 +1,4 @@
+import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { type GradedSample, groupAdvantages, stepAdvantages } from '../../src/rl/advantages.js';
 
@@ -56,6 +57,32 @@ describe('group-relative advantages', () => {
   test('are relative to the mean with maxrl', () => {
     expectClose(groupAdvantages([1, 0, 0, 0], maxrl), [2.999988, -0.999996, -0.999996, -0.999996]);
     expectClose(groupAdvantages([1, 1, 0, 0], maxrl), [0.999998, 0.999998, -0.999998, -0.999998]);
+  });
+
+  test('with maxrl never invert what is learned: a negative lowest reward counts as no success', () => {
+    expectClose(groupAdvantages([-1, -1, 1], maxrl), groupAdvantages([0, 0, 2], maxrl));
+    expectClose(groupAdvantages([-1, -1, 1], maxrl), [-1, -1, 2]);
+    expectClose(groupAdvantages([-1, 1, 0], maxrl), [-1, 1, 0]);
+  });
+
+  test.each([skyrl, rloo, maxrl])('rise with the reward, whatever the rewards (%j)', (settings) => {
+    const reward = fc.oneof(
+      fc.constantFrom(-1, -1e-6, 0, 1),
+      fc.double({ min: -5, max: 5, noNaN: true }),
+      fc.double({ min: -1e100, max: 1e100, noNaN: true }),
+    );
+    fc.assert(
+      fc.property(fc.array(reward, { minLength: 2, maxLength: 8 }), (rewards) => {
+        const advantages = groupAdvantages(rewards, settings);
+        if (advantages[0] === null) return;
+        for (const [i, a] of rewards.entries())
+          for (const [j, b] of rewards.entries())
+            if (a > b) expect(advantages[i]).toBeGreaterThanOrEqual(advantages[j] as number);
+        expect(advantages.every((value) => Number.isFinite(value))).toBe(true);
+        const best = rewards.indexOf(Math.max(...rewards));
+        expect(advantages[best]).toBeGreaterThanOrEqual(0);
+      }),
+    );
   });
 
   test.each([skyrl, rloo, maxrl])('are null for a group without a signal (%j)', (settings) => {

@@ -84,6 +84,27 @@ describe('the curriculum', () => {
       }
   });
 
+  test('gives equal shares to pools that are too few for the largest share', () => {
+    const pools = environments({ a: 5, b: 5, c: 5 });
+    const state = { pass_rates: { a: 0.5, b: 0, c: 1 }, cursors: {} };
+    for (const [maxShare, count] of [
+      [0.1, 8],
+      [0.1, 9],
+      [0.3, 32],
+      [1e-9, 1],
+    ] as const) {
+      const { tasks } = draw({ pools, state, count, rules: { floor: 0.001, maxShare } });
+      expect(Math.max(...Object.values(slotsOf({ tasks, cursors: {} })))).toBeLessThanOrEqual(
+        Math.ceil(count / 3),
+      );
+      // A wave of further slots keeps to it, too.
+      const earlier = { tasks, planned: count };
+      const wave = draw({ pools, state, count, rules: { floor: 0.001, maxShare }, earlier });
+      const all = slotsOf({ tasks: [...tasks, ...wave.tasks], cursors: {} });
+      expect(Math.max(...Object.values(all))).toBeLessThanOrEqual(Math.ceil((2 * count) / 3));
+    }
+  });
+
   test('in balance, gives environments equal numbers of slots in each step, and the same in the long run', () => {
     const pools = new Map([
       ['a1', { size: 50, env: 'a' }],

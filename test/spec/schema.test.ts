@@ -315,6 +315,13 @@ describe('an impossible combination', () => {
       (spec) => Object.assign(spec.trainer, { balance: 'env', curriculum: { max_share: 0.5 } }),
     ],
     [
+      'trainer.curriculum.max_share',
+      (spec) => (
+        (spec.environments = ['a', 'b', 'c'].map((env_key) => ({ env_key, url: 'http://x:1' }))),
+        (spec.trainer['curriculum'] = { by: 'env', max_share: 0.1 })
+      ),
+    ],
+    [
       'trainer.use_kl_loss',
       (spec) => (
         (spec.data = { tasks: '/t', demonstrations: '/d', eval_tasks: 1, final_eval_tasks: 1 }),
