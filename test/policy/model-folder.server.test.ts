@@ -138,7 +138,12 @@ describe('a run from a folder', () => {
     const trained = await harness.node.holder.withState(run, 2, async (state) => {
       await exportModel(engine, {
         ...{ state, to: adapter, dtype: 'F32', adapters: 'peft', base_model: folder },
-        ...{ tokenizer: assets.tokenizer!, template: assets.chatTemplate!, maxPositionEmbeddings: null },
+        ...{
+          tokenizer: assets.tokenizer!,
+          template: assets.chatTemplate!,
+          maxPositionEmbeddings: null,
+          eosTokens: [],
+        },
       });
       return engine.score({ state, tokens, temperature: 1 });
     });
