@@ -48,3 +48,14 @@ const secretNames =
 export function isSecretName(variable: string): boolean {
   return secretNames.test(variable);
 }
+
+/** Keys of settings that hold secrets in other tools: `hf_token`, `apiKey`, `wandb_api_key`. Neither `max_tokens` nor `eos_token` is one. */
+export function isSecretKey(key: string): boolean {
+  const words = key.replaceAll(/([a-z\d])([A-Z])/g, '$1_$2').toLowerCase();
+  if (/secret|passw|credential|(api|access|private|auth)[_-]?(key|token)/.test(words)) return true;
+  return /(^|[_.-])token$/.test(words) && !modelTokens.test(words);
+}
+
+/** Tokens of a vocabulary, which configurations of models name. */
+const modelTokens =
+  /(^|[_.-])(bos|eos|pad|unk|sep|cls|mask|stop|end|start|image|video|audio|special|think|tool|per|max|new|min|num|each|of|by|next|last|first)[_-]token$/;

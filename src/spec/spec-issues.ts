@@ -2,24 +2,18 @@
 import { z } from 'zod';
 import type { SpecProblem } from './invalid-spec.js';
 import { nearestName } from '../base/nearest-name.js';
-import { secretInUrl } from '../base/secrets.js';
-import { fixOfValue, mendsOf, secretFix, secretKey } from './skyrl-names.js';
+import { isSecretKey, secretInUrl } from '../base/secrets.js';
+import { fixOfValue, mendsOf, secretFix } from './names/skyrl-names.js';
+import { keyOf } from './names/trainer-names.js';
 
 type Issue = z.core.$ZodIssue;
 
 export function issueProblems(issues: readonly Issue[], schema: z.ZodType, input: unknown): SpecProblem[] {
   return issues.flatMap((issue) => {
     if (issue.code !== 'unrecognized_keys') return [problemOf(issue, schema, input)];
-    const known = keysAt(schema, issue.path);
     return issue.keys.flatMap((key) => {
       const path = [...issue.path, key];
-      const mends = mendsOf(path, valueAt(input, path), allKeyPaths(schema));
-      if (mends === null) return [unknownKey(path, key, known, schema)];
-      return mends.map(({ path: at, fix }) => ({
-        path: pathText(at),
-        problem: noKey(String(at.at(-1))),
-        fix,
-      }));
+      return unknownKeys(path, valueAt(input, path), schema);
     });
   });
 }
@@ -38,22 +32,57 @@ function pathText(path: readonly PropertyKey[]): string {
     .join('');
 }
 
-function unknownKey(
-  path: PropertyKey[],
-  key: string,
-  known: readonly string[],
-  schema: z.ZodType,
-): SpecProblem {
-  const problem = noKey(key);
-  const near = nearestName(key, known);
-  if (secretKey.test(key) && near === null) return { path: pathText(path), problem, fix: secretFix };
-  if (near !== null)
-    return { path: pathText(path), problem, fix: `did you mean ${pathText([...path.slice(0, -1), near])}?` };
-  const elsewhere = allKeyPaths(schema).filter((other) => other.split('.').at(-1) === key);
-  if (elsewhere.length > 0)
-    return { path: pathText(path), problem, fix: `it belongs at ${elsewhere.join(' or ')}` };
-  return { path: pathText(path), problem, fix: `keys here: ${known.join(', ')}` };
+/** One problem for each setting below the unknown key, if other trainers have such a mapping; else one for the key. */
+function unknownKeys(path: readonly PropertyKey[], value: unknown, schema: z.ZodType): SpecProblem[] {
+  const known = allKeyPaths(schema);
+  const key = String(path.at(-1));
+  const around = path.slice(0, -1);
+  const here = keysAt(schema, around);
+  const meant = keyOf(inWords(path));
+  const sibling = meant?.split('.').at(-1) ?? '';
+  // Such as `warm_start[0].lr` for a learning rate there.
+  if (here.includes(sibling) && inWords([...around, sibling]).join('.') !== meant)
+    return [noSuchKey(path, `write ${pathText([...around, sibling])}`)];
+  // Other schemas have keys of the same names with other meanings.
+  const isRun = known.includes('trainer.max_training_steps');
+  const mends = isRun ? mendsOf(path, value, known) : null;
+  if (mends !== null) return mends.map(({ path: at, fix }) => noSuchKey(at, fix));
+  const near = nearestName(key, here);
+  if (near === null && isRun && isMapping(value)) {
+    const below = Object.entries(value).flatMap(([name, child]) =>
+      unknownKeys([...path, name], child, schema),
+    );
+    if (below.some(({ fix }) => fix !== nothingLikeIt)) return below;
+    const whole = mendsOf(path, undefined, known)?.[0];
+    if (whole) return [noSuchKey(path, whole.fix)];
+  }
+  return [noSuchKey(path, fixOfUnknown(path, near, here, known))];
 }
+
+const inWords = (path: readonly PropertyKey[]): string[] =>
+  path.filter((part) => typeof part !== 'number').map(String);
+
+const nothingLikeIt = 'there is nothing like it here: remove it';
+
+function fixOfUnknown(
+  path: readonly PropertyKey[],
+  near: string | null,
+  here: readonly string[],
+  known: readonly string[],
+): string {
+  const key = String(path.at(-1));
+  if (near !== null) return `did you mean ${pathText([...path.slice(0, -1), near])}?`;
+  if (isSecretKey(key)) return secretFix;
+  const elsewhere = known.filter((other) => other.split('.').at(-1) === key);
+  if (elsewhere.length > 0) return `it belongs at ${elsewhere.join(' or ')}`;
+  return here.length > 0 ? `keys here: ${here.join(', ')}` : nothingLikeIt;
+}
+
+const noSuchKey = (path: readonly PropertyKey[], fix: string): SpecProblem => ({
+  path: pathText(path),
+  problem: noKey(String(path.at(-1))),
+  fix,
+});
 
 const noKey = (key: string): string => `there is no key "${key}"`;
 
@@ -143,6 +172,10 @@ function nearestMultiple(value: unknown, divisor: number | bigint): string {
   const unit = Number(divisor);
   const below = Math.floor(value / unit) * unit;
   return below > 0 ? `${below} and ${below + unit} are the nearest` : `${unit} is the nearest`;
+}
+
+function isMapping(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function valueAt(input: unknown, path: readonly PropertyKey[]): unknown {

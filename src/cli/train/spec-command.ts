@@ -3,6 +3,7 @@
 import type { Command } from 'commander';
 import { refuseBadFiles } from '../../data/dataset-validation.js';
 import type { RunSpec } from '../../spec/run-spec.js';
+import { skyrlMeanings } from '../../spec/names/skyrl-meanings.js';
 import { readSpecFile } from '../../spec/spec-input.js';
 import { folderOption, openStoreOf, type StoreFlags, withOutput } from '../output.js';
 import { withSettings } from './spec-settings.js';
@@ -28,6 +29,7 @@ export function register(program: Command): void {
 The output is the whole input of a run:
   longhaul spec run.yaml > run.json
   temporal workflow start --type trainingRun --task-queue longhaul -w train/NAME --input-file run.json
+Keys that mean something else in SkyRL are named on the error output.
 With --run RUN it is the spec from which that run continues, even after a fork or a rewind.`,
     )
     .action(
@@ -44,8 +46,15 @@ async function specOf(
   command: Command,
 ): Promise<RunSpec> {
   if (path !== undefined) {
-    const spec = await readSpecFile(path, (input) => withSettings(input, settings));
+    let notes: string[] = [];
+    const spec = await readSpecFile(path, (input) => {
+      const changed = withSettings(input, settings);
+      notes = skyrlMeanings(changed);
+      return changed;
+    });
     await refuseBadFiles(spec);
+    // Not on the output, which is the input of a run.
+    for (const note of notes) process.stderr.write(`note: ${note}\n`);
     return spec;
   }
   return (await storedSpec(await openStoreOf(command, flags), flags.run ?? '')).spec;

@@ -2,7 +2,7 @@
 // Fleet Training's launch workflows are keys, too; they and SkyRL's own settings that differ here are refused with what to write instead.
 import { parse } from 'yaml';
 import { InvalidSpec, type SpecProblem } from '../../spec/invalid-spec.js';
-import { launchInputs } from '../../spec/skyrl-names.js';
+import { launchInputs } from '../../spec/names/skyrl-names.js';
 
 /** Launch inputs that choose tasks. Empty or `all` takes all of them. */
 const filters: Record<string, { key: string; value: (text: string) => unknown }> = {

@@ -1,4 +1,6 @@
 // SkyRL's names that differ from ours, and those of SkyRL Fleet Training. Each remedy says which names to write instead.
+import { isSecretKey } from '../../base/secrets.js';
+import { isWithoutPlace, remedyOf } from './trainer-names.js';
 
 /** Inputs of the launch workflows that set a key of ours. */
 export const launchInputs: Record<string, string> = {
@@ -15,6 +17,9 @@ export const launchInputs: Record<string, string> = {
 const values: Record<string, Record<string, string>> = {
   advantage_estimator: {
     gae: 'it needs a critic, and Longhaul trains none: use grpo, rloo, reinforce++ or maxrl',
+    group_norm: 'its name here is grpo',
+    dr_grpo: 'write grpo, and grpo_norm_by_std: false',
+    reinforce_plus_plus: 'its name here is reinforce++',
   },
   policy_loss_type: {
     clip_cov: 'its choice of tokens is random; regular with a larger eps_clip_high also keeps entropy up',
@@ -26,6 +31,9 @@ const values: Record<string, Record<string, string>> = {
     dppo_binary_tv: 'use regular, dual_clip or gspo, which bound the size of a step',
     dppo_binary_kl: 'use regular, dual_clip or gspo, which bound the size of a step',
     ppo: 'its name here is regular',
+    vanilla: 'its name here is regular',
+    grpo: 'its name here is regular; advantage_estimator: grpo makes it GRPO',
+    dapo: 'write regular with a larger eps_clip_high, and dynamic_sampling: {type: filter}',
     ppo_critic: 'no critic is trained here',
     importance_sampling: 'use reinforce: it is the same if a batch is used for one update only, as here',
     cross_entropy: 'it would also imitate failures; for supervised phases see warm_start',
@@ -34,10 +42,17 @@ const values: Record<string, Record<string, string>> = {
     token_mean_legacy: 'token_mean is the mean over a whole mini-batch, however it is cut to fit into memory',
     prompt_mean: 'sequence_mean gives each sample, and so each group, the same weight',
     seq_mean: 'its name here is sequence_mean',
+    'seq-mean-token-mean': 'its name here is sequence_mean',
+    grpo: 'its name here is sequence_mean',
+    dapo: 'its name here is token_mean',
+    bnpo: 'its name here is token_mean',
+    dr_grpo: 'write seq_mean_token_sum_norm, and grpo_norm_by_std: false',
   },
   kl_estimator_type: {
     abs: 'use k2 or k3, which are never negative either',
     low_var_kl: 'its name here is k3',
+    kl: 'its name here is k1',
+    mse: 'its name here is k2',
   },
 };
 
@@ -150,7 +165,8 @@ const paths: Record<string, string> = {
     'write generator.call_timeout_s, which limits each call, and generator.max_turns',
   'generator.inject_context_status': neverHere,
   'generator.sampling_params': 'its keys belong directly under generator',
-  'generator.sampling_params.max_generate_length': 'write generator.max_generate_length',
+  'generator.sampling_params.max_generate_length':
+    'write generator.max_generate_length, the most tokens of one turn',
   'generator.sampling_params.temperature': 'write generator.temperature',
   'generator.sampling_params.top_p':
     'write generator.top_p with generator.truncated_sampling: true; leave it out where it is 1',
@@ -246,7 +262,7 @@ export interface Mend {
 
 /**
  * What to write instead of an unknown key and, if it holds a mapping that SkyRL has, of each key in it. `known`: all keys of a run spec
- * with their paths. Null if SkyRL has no such key here.
+ * with their paths. Null if neither SkyRL nor another trainer has such a key here, and for a mapping that SkyRL lacks.
  */
 export function mendsOf(
   path: readonly PropertyKey[],
@@ -260,6 +276,7 @@ export function mendsOf(
       const below = [...path, key];
       return mendsOf(below, child, known) ?? [{ path: below, fix: nearestMend(path) }];
     });
+  if (isMapping(value) && own(paths, name) === null && !isWithoutPlace(String(path.at(-1)))) return null;
   const fix = mendOf(path, value, known);
   return fix === null ? null : [{ path: [...path], fix }];
 }
@@ -275,17 +292,15 @@ function mendOf(path: readonly PropertyKey[], value: unknown, known: readonly st
   const listed = own(paths, name);
   if (listed !== null) return listed;
   if (name.startsWith('generator.') && serverOptions.has(key)) return ofTheServer;
-  if (name === `envs.${key}`) return secretKey.test(key) ? secretFix : own(paths, key.toLowerCase());
-  if (secretKey.test(key)) return name.includes('.skyrl_gym.') ? secretFix : own(keys, key);
+  if (name === `envs.${key}`) return isSecretKey(key) ? secretFix : own(paths, key.toLowerCase());
+  if (isSecretKey(key)) return name.includes('.skyrl_gym.') ? secretFix : own(keys, key);
   if (name === `trainer.algorithm.${key}` && known.includes(`trainer.${key}`)) {
     const fix = fixOfValue(path, value);
     return `write trainer.${key}${fix === null ? '' : `; ${fix}`}`;
   }
-  return own(keys, key);
+  return own(keys, key) ?? remedyOf(name.split('.'));
 }
 
-/** Matches keys that other tools use for secrets. */
-export const secretKey = /token|secret|passw|api_?key|access_?key|credential/i;
 export const secretFix =
   'a spec must not hold secrets: docs/security.md names the variable or file for each secret';
 

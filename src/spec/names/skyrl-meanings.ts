@@ -1,0 +1,58 @@
+// Keys that have SkyRL's name and mean something else here. A spec with them is accepted, so a person who knows SkyRL must be told.
+
+interface Meaning {
+  path: string;
+  /** What the key means here, and in SkyRL. */
+  note: string;
+  /** Keys whose presence shows that the difference is known. */
+  unless?: string;
+  /** The only value that means something else. */
+  value?: unknown;
+}
+
+const meanings: readonly Meaning[] = [
+  {
+    path: 'generator.max_generate_length',
+    note:
+      'limits one turn; SkyRL documents it as the length of the whole response. ' +
+      'The whole transcript is limited by generator.max_sequence_length',
+  },
+  {
+    path: 'trainer.train_batch_size',
+    note: 'is the number of groups of one update; SkyRL cuts it into updates of policy_mini_batch_size',
+  },
+  {
+    path: 'trainer.grpo_norm_by_std',
+    value: true,
+    unless: 'trainer.advantage_deviation',
+    note: 'divides by the standard deviation of n; SkyRL by that of n − 1, as trainer.advantage_deviation: sample does',
+  },
+  {
+    path: 'trainer.loss_reduction',
+    value: 'token_mean',
+    note: 'token_mean is the mean over all tokens of a step; SkyRL Fleet Training averages the means of micro-batches',
+  },
+  {
+    path: 'trainer.dynamic_sampling.max_sample_batches',
+    note: 'counts the first wave too, and the step goes on with what it has; SkyRL ends the run at this limit',
+  },
+];
+
+/** One line for each key of the input that has another meaning in SkyRL. `input`: as a person wrote it, without defaults. */
+export function skyrlMeanings(input: unknown): string[] {
+  return meanings.flatMap(({ path, note, unless, value }) => {
+    const given = valueAt(input, path);
+    if (given === undefined || (value !== undefined && given !== value)) return [];
+    return unless !== undefined && valueAt(input, unless) !== undefined ? [] : [`${path} ${note}`];
+  });
+}
+
+function valueAt(input: unknown, path: string): unknown {
+  return path
+    .split('.')
+    .reduce<unknown>(
+      (value, key) =>
+        typeof value === 'object' && value !== null ? (value as Record<string, unknown>)[key] : undefined,
+      input,
+    );
+}

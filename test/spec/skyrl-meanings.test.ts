@@ -1,0 +1,36 @@
+// Keys of SkyRL's names that mean something else: said if the spec has them, and only then.
+import { expect, test } from 'vitest';
+import { skyrlMeanings } from '../../src/spec/names/skyrl-meanings.js';
+import { runSpecSchema } from '../../src/spec/schema.js';
+import { allKeyPaths } from '../../src/spec/spec-issues.js';
+
+const everything = {
+  generator: { max_generate_length: 512 },
+  trainer: {
+    train_batch_size: 32,
+    grpo_norm_by_std: true,
+    loss_reduction: 'token_mean',
+    dynamic_sampling: { max_sample_batches: 3 },
+  },
+};
+
+test('each key that a spec sets is explained, with keys that exist', () => {
+  const notes = skyrlMeanings(everything);
+  expect(notes.map((note) => note.split(' ')[0])).toEqual([
+    'generator.max_generate_length',
+    'trainer.train_batch_size',
+    'trainer.grpo_norm_by_std',
+    'trainer.loss_reduction',
+    'trainer.dynamic_sampling.max_sample_batches',
+  ]);
+  const known = allKeyPaths(runSpecSchema);
+  for (const path of notes.join(' ').match(/\b(?:trainer|generator)\.[a-z_.]*[a-z_]/g) ?? [])
+    expect(known, path).toContain(path);
+});
+
+test('what a spec does not set, or sets to what is the same, is not', () => {
+  expect(skyrlMeanings({})).toEqual([]);
+  expect(skyrlMeanings(null)).toEqual([]);
+  const trainer = { loss_reduction: 'sequence_mean', grpo_norm_by_std: true, advantage_deviation: 'sample' };
+  expect(skyrlMeanings({ trainer })).toEqual([]);
+});
