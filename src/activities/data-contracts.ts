@@ -36,6 +36,8 @@ export interface PreparedDataset {
   excluded: Record<string, number>;
   /** Demonstrations by kind. */
   demonstrations: Record<string, number>;
+  /** What is probably wrong with it. Absent: nothing. */
+  warnings?: string[];
 }
 
 /** Activities of the queue `longhaul`. `spec`: the dataset's spec as JSON. `from`, …, `to` − 1: tasks in the order of the file. */

@@ -43,12 +43,31 @@ export async function readSource(
     });
     const bytes = next.done === true ? undefined : next.value;
     if (bytes) {
+      if (size === 0) refuseOtherFormats(path, bytes);
       hash.update(bytes);
       size += bytes.length;
     }
     await take(decoded(path, decoder, bytes));
     if (!bytes) return { path, size, sha256: hash.digest('hex') };
   }
+}
+
+const toLines =
+  "write its rows as JSON lines: pandas.read_parquet('FILE').to_json('tasks.jsonl', orient='records', lines=True)";
+/** Formats of data sets, by the first bytes of a file. */
+const formats: readonly [begins: string, name: string, fix: string][] = [
+  ['PAR1', 'a Parquet file', toLines],
+  ['ARROW1', 'an Arrow file', toLines.replace('read_parquet', 'read_feather')],
+  ['\x1f\x8b', 'compressed with gzip', 'unpack it: gunzip FILE'],
+  ['\x28\xb5\x2f\xfd', 'compressed with zstd', 'unpack it: unzstd FILE'],
+  ['PK\x03\x04', 'a ZIP archive', 'unpack it'],
+  ['version https://git-lfs', 'a pointer of Git LFS, not the file', 'fetch the file: git lfs pull'],
+];
+
+function refuseOtherFormats(path: string, bytes: Uint8Array): void {
+  const begins = Buffer.from(bytes.subarray(0, 32)).toString('latin1');
+  const format = formats.find(([start]) => begins.startsWith(start));
+  if (format) throw new BadDataFile(path, [`is ${format[1]}; ${format[2]}`]);
 }
 
 /** The whole text. Throws `BadDataFile`. */

@@ -1,6 +1,10 @@
 // Refuses a run whose environments nobody can play on, when it starts: a wrong address, key or contract must not wait for the first episodes.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { EnvironmentError } from '../environments/environment.js';
 import { environmentKind } from '../environments/environment-kinds.js';
 import { verifierEntry } from '../environments/fleet/verifier-entry.js';
+import { OpenEnvServer, type ServerOptions } from '../environments/openenv/openenv-server.js';
+import { serverOptionsOf } from '../environments/openenv/server-options.js';
 import { environmentOf } from '../spec/environments/environment-of.js';
 import { InvalidSpec } from '../spec/invalid-spec.js';
 import type { Digest } from '../spec/records/parts.js';
@@ -22,6 +26,48 @@ export async function refuseUnplayable(
   });
   const problems = (await Promise.all(asked)).flat();
   if (problems.length > 0) throw new InvalidSpec(problems);
+}
+
+const answersWithinMs = 10_000;
+const lookMs = 3_000;
+const pauseMs = 500;
+
+/** Throws `InvalidSpec`, which names each server that does not answer within 10 s: nobody should wait minutes to learn it. */
+export async function refuseSilentServers(
+  environments: readonly EnvironmentSpec[],
+  signal: AbortSignal,
+  isAsked: (environment: EnvironmentSpec) => boolean,
+): Promise<void> {
+  const asked = environments.map(async (environment, index) => {
+    const { kind, url, headers_env } = environment;
+    if (kind === 'fleet' || url === undefined || !isAsked(environment)) return [];
+    // The question for the tools says that the variable is missing.
+    if (headers_env !== undefined && !process.env[headers_env]) return [];
+    const silence = await silenceOf({ ...serverOptionsOf(environment), url }, signal);
+    if (silence === null) return [];
+    const problem = `${url} does not answer within ${answersWithinMs / 1000} s: ${silence}`;
+    return [{ path: `environments[${index}].url`, problem, fix: 'start the server, or correct the url' }];
+  });
+  const problems = (await Promise.all(asked)).flat();
+  if (problems.length > 0) throw new InvalidSpec(problems, 'the dataset spec');
+}
+
+/** The last failure; null if the server answered, if only with a refusal. */
+async function silenceOf(server: ServerOptions, signal: AbortSignal): Promise<string | null> {
+  const until = performance.now() + answersWithinMs;
+  for (;;) {
+    try {
+      await new OpenEnvServer(server).look(lookMs, signal);
+      return null;
+    } catch (error) {
+      signal.throwIfAborted();
+      const isSilent =
+        error instanceof EnvironmentError && error.kind === 'unavailable' && error.reason !== 'capacity';
+      if (!isSilent) return null;
+      if (performance.now() > until) return (error as Error).message;
+    }
+    await sleep(pauseMs, undefined, { signal });
+  }
 }
 
 /** Throws `InvalidSpec` if Fleet could not run the verifier of a task there. `codes`: of verifiers, by sha256. */

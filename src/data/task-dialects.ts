@@ -40,19 +40,35 @@ export function fleetRow(value: unknown): Record<string, unknown> | null {
       (our !== name && our in row)
     )
       continue;
-    ours[our] = our === 'env_variables' ? asTexts(held) : held;
+    ours[our] = our === 'env_variables' ? withoutNull(held) : held;
   }
   // Fleet's own client takes a version in the name for the version.
   const [, name, version] = /^([^:]+):(.+)$/.exec(typeof ours.env_key === 'string' ? ours.env_key : '') ?? [];
   return name === undefined ? ours : { ...ours, env_key: name, env_version: version };
 }
 
-/** Facts for the prompt may be numbers there. */
-function asTexts(held: unknown): unknown {
+/** Facts for the prompt may be absent there, and may have parts. */
+function withoutNull(held: unknown): unknown {
   if (typeof held !== 'object' || held === null || Array.isArray(held)) return held;
   return Object.fromEntries(
     Object.entries(held).flatMap(([name, value]) =>
-      value === null ? [] : [[name, typeof value === 'string' ? value : JSON.stringify(value)]],
+      value === null ? [] : [[name, typeof value === 'object' ? JSON.stringify(value) : value]],
     ),
   );
+}
+
+/** A row whose `env_variables` are texts, where they were numbers or booleans. */
+export function withTextVariables(row: unknown): unknown {
+  if (typeof row !== 'object' || row === null || !('env_variables' in row)) return row;
+  const { env_variables: held } = row;
+  if (typeof held !== 'object' || held === null || Array.isArray(held)) return row;
+  const texts = Object.entries(held).map(([name, value]: [string, unknown]) => [name, textOf(value)]);
+  return { ...row, env_variables: Object.fromEntries(texts) as unknown };
+}
+
+function textOf(value: unknown): unknown {
+  // A larger whole number was rounded when the row was read: its writer has to put it in quotes.
+  if (typeof value === 'number' && (Number.isSafeInteger(value) || !Number.isInteger(value)))
+    return String(value);
+  return typeof value === 'boolean' ? String(value) : value;
 }

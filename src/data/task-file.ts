@@ -5,7 +5,8 @@ import { sha256Hex } from '../base/sha256.js';
 import { type Digest, digest } from '../spec/records/parts.js';
 import type { Demonstration, Task } from '../spec/records/task.js';
 import { type Row, RowReader, rowsOf } from './row-reader.js';
-import { fleetRow } from './task-dialects.js';
+import { fleetRow, withTextVariables } from './task-dialects.js';
+import { trainerRow } from './trainer-rows.js';
 
 const taskSchema = z.strictObject({
   task_key: z.string().min(1).max(200),
@@ -63,15 +64,40 @@ const solutionSchema = z.strictObject({
 export type Solution = z.output<typeof solutionSchema>;
 
 export class BadDataFile extends Error {
+  /** One line for each kind of problem, with the place of the first. */
+  readonly problems: readonly string[];
+
   constructor(
     readonly file: string,
-    readonly problems: string[],
+    found: readonly string[],
   ) {
+    const problems = byKind(found);
     const shown = problems.slice(0, 20);
     const more = problems.length > shown.length ? [`… and ${problems.length - shown.length} more`] : [];
     super(`${file} is not usable:\n${[...shown, ...more].map((line) => `  ${line}`).join('\n')}`);
     this.name = 'BadDataFile';
+    this.problems = problems;
   }
+}
+
+/** Rows of one kind have the same problem, but for the value that was found. */
+function byKind(found: readonly string[]): string[] {
+  const kinds = new Map<string, { first: string; places: string[] }>();
+  for (const problem of found) {
+    const [, place = '', text = problem] = /^((?:line|task) \d+): ([^]*)$/.exec(problem) ?? [];
+    const kind = place === '' ? text : `: ${text.replace(/, not [^]*?(?=; did you mean |$)/, '')}`;
+    const known = kinds.get(kind);
+    if (known) known.places.push(place);
+    else kinds.set(kind, { first: problem, places: [] });
+  }
+  return [...kinds.values()].map(({ first, places }) => {
+    const [second = ''] = places;
+    if (places.length === 0 || second === '') return first;
+    const noun = second.startsWith('line') ? 'line' : 'task';
+    return places.length === 1
+      ? `${first} (and ${second})`
+      : `${first} (and ${places.length} more ${noun}s, such as ${second})`;
+  });
 }
 
 /** Where the code of a verifier goes. */
@@ -108,7 +134,12 @@ export class TaskRows {
 
   private take({ place, value }: Row): void {
     const fleet = fleetRow(value);
-    const row = fleet ?? value;
+    const converted = trainerRow(fleet ?? value);
+    if ('problem' in converted) {
+      this.problems.push(`${place}: ${converted.problem}`);
+      return;
+    }
+    const row = withTextVariables(converted.row);
     const parsed = taskSchema.safeParse(row);
     if (!parsed.success) {
       this.problems.push(...describe(place, parsed.error, taskSchema, row));
@@ -144,7 +175,7 @@ export function parseDemonstrations(text: string, file: string): Demonstration[]
   const problems: string[] = [];
   const demonstrations: Demonstration[] = [];
   for (const { place, value } of rowsOf(text, problems)) {
-    const parsed = demonstrationSchema.safeParse(value);
+    const parsed = demonstrationSchema.safeParse(withTextVariables(value));
     if (parsed.success) demonstrations.push(withoutUndefined(parsed.data));
     else problems.push(...describe(place, parsed.error, demonstrationSchema, value));
   }

@@ -73,7 +73,10 @@ describe('a task file', () => {
   it('shows the first twenty problems and counts the others', () => {
     const error = (() => {
       try {
-        return parseTasks('x\n'.repeat(50), 'tasks.jsonl');
+        return parseTasks(
+          jsonl(Array.from({ length: 50 }, (_, n) => ({ ...task('a'), [`x${n}`]: 1 }))),
+          'tasks.jsonl',
+        );
       } catch (thrown) {
         return thrown;
       }

@@ -1,8 +1,11 @@
 // finishDataset: stores the dataset that follows from what was gathered and from the gates.
 import type { PreparedDataset } from '../data-contracts.js';
 import type { OrchestratorDeps } from '../orchestrator-deps.js';
+import { datasetWarnings } from '../../data/dataset-warnings.js';
+import { readDatasetItems } from '../../data/prepared-dataset.js';
 import { finishDataset as finishOnThread } from '../../data/preparation/preparation.js';
 import { datasetId, parseDatasetSpec } from '../../spec/dataset-spec.js';
+import type { Task } from '../../spec/records/task.js';
 import { datasetManifestKey, gatheredKey } from '../../store/objects/layout.js';
 import { readRecord, requireRecord } from '../../store/records/records.js';
 
@@ -17,11 +20,12 @@ export async function finishDataset(
     const gathered = await requireRecord(store, gatheredKey(name, version), 'gathered');
     await finishOnThread(store.address, gathered, signal);
   }
-  const { train_tasks, held_out_tasks, demonstrations, prepared } = await requireRecord(
-    store,
-    key,
-    'dataset',
-  );
+  const manifest = await requireRecord(store, key, 'dataset');
+  const { train_tasks, held_out_tasks, demonstrations, prepared } = manifest;
   const dataset = datasetId({ name, version });
-  return { dataset, train_tasks, held_out_tasks, demonstrations, excluded: prepared?.excluded ?? {} };
+  const warnings = datasetWarnings(await readDatasetItems<Task>(store, manifest, 'tasks.jsonl'));
+  return {
+    ...{ dataset, train_tasks, held_out_tasks, demonstrations, excluded: prepared?.excluded ?? {} },
+    ...(warnings.length > 0 ? { warnings } : {}),
+  };
 }

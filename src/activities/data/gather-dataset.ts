@@ -2,7 +2,7 @@
 import type { GatheredDataset } from '../data-contracts.js';
 import type { OrchestratorDeps } from '../orchestrator-deps.js';
 import { readSource } from '../../data/data-source.js';
-import { refuseUnplayable } from '../../data/environment-check.js';
+import { refuseSilentServers, refuseUnplayable } from '../../data/environment-check.js';
 import { writeAsset } from '../../data/dataset-writer.js';
 import { gatherTasks } from '../../data/preparation/preparation.js';
 import { requirePrepared } from '../../data/prepared-dataset.js';
@@ -11,6 +11,7 @@ import { datasetId, type DatasetSpec, parseDatasetSpec, type TeacherSpec } from 
 import { environmentOf, isBuiltIn } from '../../spec/environments/environment-of.js';
 import { InvalidSpec } from '../../spec/invalid-spec.js';
 import type { GatheredRecord } from '../../spec/records/preparation-records.js';
+import type { EnvironmentSpec } from '../../spec/run-spec.js';
 import { gatheredKey } from '../../store/objects/layout.js';
 import { canonicalText, differences } from '../../store/records/canonical.js';
 import { adoptOrCreate, readRecord } from '../../store/records/records.js';
@@ -35,7 +36,9 @@ export async function gatherDataset(
   const asked = [...new Set([...examples.map(({ env_key }) => env_key), ...shown])];
   refuseMissingServers(spec, asked);
   const played = new Set(asked.map((envKey) => environmentOf(spec.environments, envKey)));
-  await refuseUnplayable(spec.environments, signal, examples, (environment) => played.has(environment));
+  const isPlayed = (environment: EnvironmentSpec): boolean => played.has(environment);
+  await refuseSilentServers(spec.environments, signal, isPlayed);
+  await refuseUnplayable(spec.environments, signal, examples, isPlayed);
   const tools = canonicalText(await toolListsOf(asked, examples, spec.environments, { signal }));
   const record: GatheredRecord = {
     schema: 'longhaul.gathered/1',

@@ -107,11 +107,13 @@ function resultText({
   held_out_tasks,
   excluded,
   demonstrations,
+  warnings = [],
 }: PreparedDataset): string {
   return [
     `${dataset}: ${train_tasks} training tasks, ${held_out_tasks} held out`,
     `left out: ${excludedText(excluded)}`,
     `demonstrations, by kind: ${countsText(demonstrations)}`,
+    ...warnings.map((warning) => `warning: ${warning}`),
     `look at it: longhaul data show ${dataset}`,
     `train on it: in a run's spec, data: {source: ${dataset}}`,
   ].join('\n');

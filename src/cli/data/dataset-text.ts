@@ -1,4 +1,5 @@
 // Datasets as text for people.
+import { datasetWarnings } from '../../data/dataset-warnings.js';
 import type { Exclusion } from '../../data/task-selection.js';
 import { whole } from '../../report/format.js';
 import type { DatasetManifest } from '../../spec/records/manifests.js';
@@ -70,6 +71,7 @@ export function showText({ manifest, gathered, tasks, excluded }: DatasetContent
     ...sources,
     `${whole(manifest.prepared?.solved ?? 0)} tasks with solutions, given or taught, were checked on their environments`,
     `demonstrations, by kind: ${countsText(manifest.demonstrations)}`,
+    ...datasetWarnings(tasks).map((warning) => `warning: ${warning}`),
     '',
     table,
     '',

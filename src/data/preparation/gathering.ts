@@ -1,5 +1,7 @@
 // The first part of preparing a dataset: reads its files, and stores what the spec selects of them. All later parts read only what is stored
 // here.
+import { nearestName } from '../../base/nearest-name.js';
+import { environmentOf } from '../../spec/environments/environment-of.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { GatheredRecord } from '../../spec/records/preparation-records.js';
 import type { Task } from '../../spec/records/task.js';
@@ -28,6 +30,7 @@ export async function gather(store: ObjectStore, spec: DatasetSpec): Promise<Gat
   sources.push(read.source);
   const excluded: Exclusion[] = [];
   const tasks = filtered(read.tasks, spec, excluded);
+  refuseUnknownEnvironments(tasks, spec);
 
   const text = async (path: string | undefined): Promise<string> => {
     const pieces: string[] = [];
@@ -100,6 +103,24 @@ function filtered(tasks: readonly Task[], spec: DatasetSpec, excluded: Exclusion
     if (error instanceof NothingSelected) throw new BadDataFile(spec.tasks, [error.message]);
     throw error;
   }
+}
+
+/** A file without environments has tasks of any. */
+function refuseUnknownEnvironments(tasks: readonly Task[], { environments, tasks: path }: DatasetSpec): void {
+  if (environments.length === 0) return;
+  const counts = new Map<string, number>();
+  for (const { env_key } of tasks)
+    if (!environmentOf(environments, env_key)) counts.set(env_key, (counts.get(env_key) ?? 0) + 1);
+  const known = environments.map(({ env_key }) => env_key);
+  const problems = [...counts].map(([envKey, count]) => {
+    const near = nearestName(envKey, known);
+    const fix =
+      near === null
+        ? `add an entry to environments with env_key: ${envKey}, or leave these tasks out with exclude_envs`
+        : `did you mean ${near}?`;
+    return `${count} ${count === 1 ? 'task names' : 'tasks name'} the environment "${envKey}", which is not listed; ${fix}`;
+  });
+  if (problems.length > 0) throw new BadDataFile(path, problems);
 }
 
 function refuseUnknownTasks(

@@ -75,6 +75,7 @@ describe('a dataset with solutions', () => {
       dataset: 'counting@v1',
       ...{ train_tasks: 4, held_out_tasks: 0, demonstrations: { solution: 1 } },
       excluded: { gate: 3 },
+      warnings: [expect.stringMatching(/^no task is held out/) as string],
     });
     const kept = await itemsOf<Task>('v1', 'tasks.jsonl');
     expect(kept.map(({ task_key }) => task_key)).toEqual(['1', '3', '4', '5'].map((n) => `counter/up/${n}`));
@@ -173,12 +174,28 @@ describe('a dataset that cannot be prepared has one error', () => {
       () => ({ environments: [{ env_key: 'counter' }] }),
       /environments\[0\]\.url: is missing/,
     ],
+    [
+      'a task of an environment that is not listed',
+      () => ({ tasks: write('typo.jsonl', [counterTask(1), { ...counterTask(2), env_key: 'conter' }]) }),
+      /1 task names the environment "conter", which is not listed; did you mean counter\?/,
+    ],
     ['itself as frozen', () => ({ frozen: 'counting@x' }), /frozen: names the dataset itself/],
     ['a mistyped key', () => ({ solution: '/x' }), /there is no key "solution"; did you mean solutions\?/],
   ])('%s', async (_, change, message) => {
     await refused('x', change()).toThrow(message);
   });
 });
+
+it('finds within seconds that nobody answers at the address of a server', async () => {
+  const begun = performance.now();
+  const environments = [{ env_key: 'counter', url: 'http://127.0.0.1:9' }];
+  await expect(
+    gatherDataset({ store }, { spec: specOf('dead', { environments }) }, scope.signal),
+  ).rejects.toThrow(
+    /environments\[0\]\.url: http:\/\/127\.0\.0\.1:9 does not answer within 10 s: .*; start the server/,
+  );
+  expect(performance.now() - begun).toBeLessThan(25_000);
+}, 40_000);
 
 describe('an environment that gives no grade', () => {
   it('stops the preparation, and takes no task for a broken one', async () => {

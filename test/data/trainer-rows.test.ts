@@ -1,0 +1,171 @@
+// Rows of other trainers are tasks where their meaning is certain; else there is one message for each kind of row.
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it, test } from 'vitest';
+import { readSource } from '../../src/data/data-source.js';
+import { BadDataFile, parseDemonstrations, parseTasks } from '../../src/data/task-file.js';
+import { scratchFolder } from '../support/scratch-folder.js';
+
+const tasksOf = (...rows: unknown[]) =>
+  parseTasks(rows.map((row) => `${JSON.stringify(row)}\n`).join(''), 'tasks.jsonl');
+function problemsOf(rows: readonly unknown[]): readonly string[] {
+  try {
+    tasksOf(...rows);
+  } catch (error) {
+    if (error instanceof BadDataFile) return error.problems;
+    throw error;
+  }
+  return [];
+}
+const ask = (content: unknown) => [{ role: 'user', content }];
+const own = { task_key: 'a', env_key: 'crm', prompt: 'Refund order 17.' };
+
+describe('a row is a task', () => {
+  test.each<[string, object, object]>([
+    ['with its prompt as one message', { ...own, prompt: ask('Hello.') }, { prompt: 'Hello.' }],
+    [
+      'with its prompt in parts',
+      {
+        ...own,
+        prompt: ask([
+          { type: 'text', text: 'Hel' },
+          { type: 'text', text: 'lo.' },
+        ]),
+      },
+      { prompt: 'Hello.' },
+    ],
+    [
+      'of SkyRL Fleet Training’s prepared files',
+      { prompt: ask('Hello.'), env_class: 'fleet_task', task_key: 'k', data_source: 'github' },
+      { task_key: 'k', env_key: 'github', prompt: 'Hello.', split: 'train' },
+    ],
+    [
+      'of verl',
+      {
+        data_source: 'openai/gsm8k',
+        prompt: ask('1+1?'),
+        ability: 'math',
+        reward_model: { style: 'rule', ground_truth: '2' },
+        extra_info: { split: 'test', index: 7 },
+      },
+      {
+        task_key: 'openai/gsm8k/test/7',
+        env_key: 'openai/gsm8k',
+        prompt: '1+1?',
+        split: 'held_out',
+        reset: {
+          reward_model: { style: 'rule', ground_truth: '2' },
+          extra_info: { split: 'test', index: 7 },
+        },
+      },
+    ],
+    [
+      'of SkyRL Gym',
+      {
+        data_source: 'x',
+        env_class: 'gsm8k',
+        prompt: ask('1+1?'),
+        reward_spec: { method: 'rule', ground_truth: '2' },
+        extra_info: { split: 'train', index: 0 },
+      },
+      { task_key: 'gsm8k/train/0', env_key: 'gsm8k', split: 'train' },
+    ],
+    [
+      'of questions with names of its own',
+      { task_key: 'q1', env_key: 'math', question: '1+1?', answer: '2' },
+      { prompt: '1+1?', reset: { answer: '2' } },
+    ],
+    [
+      'with columns beside its own keys, none of which is lost',
+      { ...own, id: 5, data_source: 'x', answer: '2', reset: { level: 1 } },
+      { ...own, reset: { id: 5, data_source: 'x', answer: '2', level: 1 } },
+    ],
+    [
+      'whose variables are numbers and booleans',
+      { ...own, env_variables: { LIMIT: 5, RATE: 0.5, IS_ADMIN: true, NAME: 'Ada' } },
+      { env_variables: { LIMIT: '5', RATE: '0.5', IS_ADMIN: 'true', NAME: 'Ada' } },
+    ],
+  ])('%s', (_, row, task) => {
+    expect(tasksOf(row)).toEqual([expect.objectContaining(task)]);
+  });
+
+  it('also if it is a demonstration with such variables', () => {
+    const messages = [...ask('Hello.'), { role: 'assistant', content: 'Hello. <done>' }];
+    const text = JSON.stringify({ kind: 'x', env_variables: { LIMIT: 5 }, messages });
+    expect(parseDemonstrations(text, 'd.jsonl')[0]?.env_variables).toEqual({ LIMIT: '5' });
+  });
+});
+
+describe('twenty rows of one kind have one message', () => {
+  const rows = (row: (n: number) => object) => Array.from({ length: 20 }, (_, n) => row(n));
+  test.each<[string, (n: number) => object, RegExp]>([
+    [
+      'questions and answers',
+      (n) => ({ question: `What is ${n}?`, answer: String(n) }),
+      /^line 1: it has question, answer, as rows of other trainers do; give it a task_key of its own, and the env_key of the environment that grades it \(and 19 more lines, such as line 2\)$/,
+    ],
+    ['prompts alone', (n) => ({ prompt: ask(`What is ${n}?`) }), /^line 1: .*task_key.*and 19 more lines/],
+    [
+      'system messages',
+      (n) => ({
+        ...own,
+        task_key: String(n),
+        prompt: [{ role: 'system', content: 'You are.' }, ...ask('x')],
+      }),
+      /^line 1: prompt has a system message.*and 19 more/,
+    ],
+    [
+      'conversations',
+      (n) => ({
+        ...own,
+        task_key: String(n),
+        prompt: [...ask('a'), { role: 'assistant', content: 'b' }, ...ask('c')],
+      }),
+      /prompt has 3 messages; an episode begins with one/,
+    ],
+    [
+      'pictures',
+      (n) => ({ ...own, task_key: String(n), prompt: ask([{ type: 'image_url', image_url: {} }]) }),
+      /not text/,
+    ],
+    [
+      'other values',
+      (n) => ({ ...own, task_key: String(n), prompt: n }),
+      /^line 1: prompt must be text, not 0 \(/,
+    ],
+    [
+      'mistyped keys',
+      (n) => ({ ...own, task_key: String(n), promt: 'x' }),
+      /"promt"; did you mean prompt\? \(and/,
+    ],
+    [
+      'large numbers, which are not what was written any more',
+      (n) => ({ ...own, task_key: String(n), env_variables: { ID: 2 ** 60 + n * 1024 } }),
+      /env_variables\.ID must be text, not 1152921504606847000 \(/,
+    ],
+  ])('%s', (_, row, message) => {
+    const found = problemsOf(rows(row)).filter((problem) => !problem.includes('env_key is missing'));
+    expect(found).toHaveLength(1);
+    expect(found[0]).toMatch(message);
+  });
+
+  it('and different kinds have their own', () => {
+    const mixed = rows((n) =>
+      n % 2 === 0 ? { ...own, prompt: n } : { ...own, split: 'test', task_key: String(n) },
+    );
+    expect(problemsOf(mixed).map((problem) => problem.slice(0, 6))).toEqual(['line 1', 'line 2']);
+  });
+});
+
+describe('a file of another format is named, with what to do', () => {
+  const folder = scratchFolder();
+  test.each([
+    ['PAR1\x15\x04', /is a Parquet file; write its rows as JSON lines/],
+    ['\x1f\x8b\x08', /compressed with gzip; unpack it/],
+    ['version https://git-lfs.github.com/spec/v1\n', /pointer of Git LFS/],
+  ])('%j', async (begins, message) => {
+    const path = join(folder, 'train.parquet');
+    writeFileSync(path, Buffer.from(`${begins}\x00\xff`, 'latin1'));
+    await expect(readSource(path, () => undefined)).rejects.toThrow(message);
+  });
+});
