@@ -1,7 +1,10 @@
 // Checks that a run's data contains everything that its spec asks for.
 import { generateTasks } from '../environments/apps/generate.js';
 import { environmentOf } from '../spec/environments/environment-of.js';
-import type { DatasetCache } from './dataset-cache.js';
+import { recordDigest } from '../store/records/canonical.js';
+import type { ObjectStore } from '../store/objects/object-store.js';
+import { DatasetCache } from './dataset-cache.js';
+import { requirePrepared } from './prepared-dataset.js';
 import type { RunRecord } from '../spec/records/run-records.js';
 import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
 import type { RunSpec } from '../spec/run-spec.js';
@@ -14,6 +17,16 @@ import { BadDataFile } from './task-file.js';
 export async function refuseImpossibleData(datasets: DatasetCache, record: RunRecord): Promise<void> {
   const { tasks, demonstrationsByKind } = await datasets.load(record.dataset);
   refuseData(record.spec, { tasks, kinds: [...demonstrationsByKind.keys()] });
+}
+
+/** Does the same check on the prepared dataset that a spec names, before a run exists. Throws `InvalidSpec`. */
+export async function checkedPrepared(store: ObjectStore, spec: RunSpec, source: string): Promise<Task[]> {
+  const manifest = await requirePrepared(store, source, 'data.source');
+  const { name, version } = manifest;
+  const reference = { name, version, digest: recordDigest(manifest) };
+  const { tasks, demonstrationsByKind } = await new DatasetCache(store).load(reference);
+  refuseData(spec, { tasks, kinds: [...demonstrationsByKind.keys()] });
+  return [...tasks];
 }
 
 /** Does the same check on the files that a spec names, before a run stores them. Throws `InvalidSpec`. */

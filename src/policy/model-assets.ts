@@ -36,6 +36,15 @@ interface ModelAssets {
 
 /** Throws `InvalidSpec` if a file is missing, damaged, or does not fit the others. */
 export async function takeUpModel(spec: RunSpec, signal?: AbortSignal): Promise<ModelAssets> {
+  const { folder, ...assets } = await checkedModel(spec);
+  const files = await named('model.path', async () => folder && modelFilesDigest(folder.path, signal));
+  return { baseModel: baseModelDigest(spec, files), ...assets };
+}
+
+/** Does the same checks without reading the weights. Throws `InvalidSpec`. */
+export async function checkedModel(
+  spec: RunSpec,
+): Promise<Omit<ModelAssets, 'baseModel'> & { folder: ModelFolder | null }> {
   const { model } = spec;
   const folder = await named('model.path', async () =>
     model.path === undefined ? null : readModelFolder(model.path, model.rope_scaling),
@@ -50,13 +59,9 @@ export async function takeUpModel(spec: RunSpec, signal?: AbortSignal): Promise<
     if (shape) refuseLargerVocabulary(tokenizer, shape, model.tokenizer);
   });
   if (folder) refuseLongerEpisodes(spec, folder);
-  const files = await named('model.path', async () => {
-    if (!folder) return null;
-    await checkModelFiles(folder.path);
-    return modelFilesDigest(folder.path, signal);
-  });
+  await named('model.path', async () => folder && checkModelFiles(folder.path));
   const eosTokens = folder?.eosTokens ?? (await eosTokensIn(dirname(model.tokenizer)));
-  return { baseModel: baseModelDigest(spec, files), tokenizer, template, format, eosTokens };
+  return { folder, tokenizer, template, format, eosTokens };
 }
 
 /** Text that a run stores as its chat template. Throws if it cannot be read. */

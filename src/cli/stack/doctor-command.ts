@@ -1,11 +1,6 @@
 // `longhaul doctor`: probes everything that a run needs. Exits with 1 when something is wrong.
 import { type Command, Option } from 'commander';
-import { refuseBadFiles } from '../../data/dataset-validation.js';
-import { readDataFiles } from '../../data/run-dataset.js';
-import { serverOptionsOf } from '../../environments/openenv/server-options.js';
 import { probeSlack } from '../../integrations/slack/slack-probe.js';
-import type { Task } from '../../spec/records/task.js';
-import type { RunSpec } from '../../spec/run-spec.js';
 import { readSpecFile } from '../../spec/spec-input.js';
 import {
   type CheckResult,
@@ -18,7 +13,7 @@ import {
   probeWorkers,
 } from './doctor-checks.js';
 import { probeEngine } from './engine-check.js';
-import { fleetText, playedEnvironment } from './environment-checks.js';
+import { soundSpec, specChecks } from './spec-checks.js';
 import { tinkerChecks, type TinkerFlags } from './tinker-checks.js';
 import {
   defaultStackFolder,
@@ -127,7 +122,9 @@ async function diagnose(flags: DoctorFlags, storeIsDefault: boolean): Promise<Ch
   ];
   if (stack !== null) parts.push(check('environments', () => probeEnvironments(stack.environments)));
   if (spec !== null)
-    parts.push(...specChecks(spec, flags.spec as string, stack?.environments ?? null, start));
+    parts.push(
+      ...specChecks(spec, { path: flags.spec as string, store, builtIn: stack?.environments ?? null, start }),
+    );
   const [results, slack, tinker] = await Promise.all([
     Promise.all(parts),
     slackChecks(flags),
@@ -161,47 +158,4 @@ function placeOf(flags: DoctorFlags): TemporalPlace | Error {
     if (flags.folder !== undefined && error instanceof Error) return error;
     throw error;
   }
-}
-
-/** The error says what is wrong with it. */
-function soundSpec(path: string): Promise<RunSpec | Error> {
-  return readSpecFile(path)
-    .then(async (spec) => (await refuseBadFiles(spec), spec))
-    .catch((error: Error) => error);
-}
-
-function soundText(path: string, tasks: readonly Task[]): string {
-  if (tasks.length === 0) return `${path} is sound`;
-  const heldOut = tasks.filter(({ split }) => split === 'held_out').length;
-  return `${path} is sound: ${tasks.length - heldOut} training tasks, ${heldOut} held out`;
-}
-
-function specChecks(
-  spec: RunSpec | Error,
-  path: string,
-  builtIn: string | null,
-  start: string,
-): Promise<CheckResult>[] {
-  if (spec instanceof Error) return [Promise.resolve({ check: 'spec', ok: false, detail: spec.message })];
-  // Read once: a task file may be large, and in a bucket.
-  const noFiles = { tasks: [], verifiers: new Map<string, string>() };
-  const reading = spec.data.tasks === undefined ? Promise.resolve(noFiles) : readDataFiles(spec.data);
-  const environments = spec.environments.map((environment) => {
-    const { env_key, url, grading_token_env } = environment;
-    return check(`environment ${env_key}`, async () => {
-      if (environment.kind === 'fleet') return fleetText(environment, spec.environments, await reading);
-      if (grading_token_env !== undefined && !process.env[grading_token_env]) {
-        throw new Error(
-          `the variable ${grading_token_env}, which holds the grading token, is not set here: export it`,
-        );
-      }
-      const server = url ?? builtIn;
-      if (server === null)
-        throw new Error(`it has no url, and no embedded stack runs: start one with \`${start}\``);
-      const { headers } = serverOptionsOf(environment);
-      const health = await probeEnvironments(server, headers);
-      return url === undefined ? health : playedEnvironment({ ...environment, url }, (await reading).tasks);
-    });
-  });
-  return [check('spec', async () => soundText(path, (await reading).tasks)), ...environments];
 }

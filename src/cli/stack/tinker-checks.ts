@@ -61,8 +61,8 @@ export async function tinkerChecks(
   if (!url)
     return isServed
       ? line(
-          true,
-          'the server was not probed: name it with --tinker or LONGHAUL_TINKER, and put its key into TINKER_API_KEY',
+          false,
+          'the server of model.served was not probed, so nothing is known of it: name it with --tinker or LONGHAUL_TINKER, and put its key into TINKER_API_KEY',
         )
       : [];
   if (spec instanceof Error) return line(false, 'the server was not probed: correct the spec first');

@@ -93,7 +93,9 @@ describe('a server', () => {
     [
       'is not named',
       [{}, served],
-      ['ok: the server was not probed: name it with --tinker or LONGHAUL_TINKER'],
+      [
+        'WRONG: the server of model.served was not probed, so nothing is known of it: name it with --tinker or LONGHAUL_TINKER',
+      ],
     ],
     [
       'is no part of the run',

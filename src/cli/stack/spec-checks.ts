@@ -1,0 +1,104 @@
+// What `longhaul doctor --spec` says of a run spec: everything for which `longhaul train` would refuse it is refused here.
+import { refuseDifference } from '../../activities/run/open-run.js';
+import { timelinesNamed } from '../../activities/run/fork-run.js';
+import { checkedPrepared, refuseBadFiles } from '../../data/dataset-validation.js';
+import { type DataFiles, readDataFiles } from '../../data/run-dataset.js';
+import { serverOptionsOf } from '../../environments/openenv/server-options.js';
+import { checkedModel } from '../../policy/model-assets.js';
+import type { Task } from '../../spec/records/task.js';
+import type { RunSpec } from '../../spec/run-spec.js';
+import { readSpecFile } from '../../spec/spec-input.js';
+import { readRunIfAny } from '../../store/runs/run-records.js';
+import { openExistingStore, storeFolderProblem } from '../output.js';
+import { check, type CheckResult, probeEnvironments } from './doctor-checks.js';
+import { fleetText, playedEnvironment } from './environment-checks.js';
+
+interface SpecPlace {
+  /** File of the spec. */
+  path: string;
+  /** Address of the store in which the run would be. */
+  store: string;
+  /** Address of the embedded stack's environment server; null without a stack. */
+  builtIn: string | null;
+  /** Command that starts a stack. */
+  start: string;
+}
+
+/** The error says what is wrong with it. */
+export function soundSpec(path: string): Promise<RunSpec | Error> {
+  return readSpecFile(path)
+    .then(async (spec) => (await refuseBadFiles(spec), spec))
+    .catch((error: Error) => error);
+}
+
+export function specChecks(
+  spec: RunSpec | Error,
+  { path, store, builtIn, start }: SpecPlace,
+): Promise<CheckResult>[] {
+  if (spec instanceof Error) return [Promise.resolve({ check: 'spec', ok: false, detail: spec.message })];
+  // Read once: a task file may be large, and in a bucket.
+  const reading = readTasks(spec, store);
+  // The check of the spec says why the tasks cannot be read.
+  const known = reading.catch((): ReadTasks => noTasks());
+  const environments = spec.environments.map((environment) => {
+    const { env_key, url, grading_token_env } = environment;
+    return check(`environment ${env_key}`, async () => {
+      if (environment.kind === 'fleet') return fleetText(environment, spec.environments, await known);
+      if (grading_token_env !== undefined && !process.env[grading_token_env]) {
+        throw new Error(
+          `the variable ${grading_token_env}, which holds the grading token, is not set here: export it`,
+        );
+      }
+      const server = url ?? builtIn;
+      if (server === null)
+        throw new Error(`it has no url, and no embedded stack runs: start one with \`${start}\``);
+      const { headers } = serverOptionsOf(environment);
+      const health = await probeEnvironments(server, headers);
+      return url === undefined ? health : playedEnvironment({ ...environment, url }, (await known).tasks);
+    });
+  });
+  return [
+    check('spec', async () => soundText(path, (await reading).tasks)),
+    check('model', () => modelText(spec)),
+    check('run', () => runText(spec, store)),
+    ...environments,
+  ];
+}
+
+type ReadTasks = Pick<DataFiles, 'tasks' | 'verifiers'>;
+
+const noTasks = (): ReadTasks => ({ tasks: [], verifiers: new Map() });
+
+/** Throws what the start of a run would throw. Built-in tasks are made by the run. */
+async function readTasks(spec: RunSpec, store: string): Promise<ReadTasks> {
+  const { source, tasks } = spec.data;
+  if (source !== undefined)
+    return { ...noTasks(), tasks: await checkedPrepared(await openExistingStore(store), spec, source) };
+  return tasks === undefined ? noTasks() : readDataFiles(spec.data);
+}
+
+function soundText(path: string, tasks: readonly Task[]): string {
+  if (tasks.length === 0) return `${path} is sound`;
+  const heldOut = tasks.filter(({ split }) => split === 'held_out').length;
+  return `${path} is sound: ${tasks.length - heldOut} training tasks, ${heldOut} held out`;
+}
+
+async function modelText(spec: RunSpec): Promise<string> {
+  const { folder } = await checkedModel(spec);
+  const { max_sequence_length } = spec.generator;
+  return folder === null
+    ? 'tokenizer and chat template load'
+    : `${folder.path} can be read, and has ${folder.outline.max_position_embeddings} positions for transcripts of up to ${max_sequence_length} tokens`;
+}
+
+/** A name that stands for a run with another spec is refused. */
+async function runText(spec: RunSpec, address: string): Promise<string> {
+  const { fork, ...rest } = spec;
+  const isThere = (await storeFolderProblem(address)) === null;
+  const store = isThere ? await openExistingStore(address) : null;
+  const run = store && fork === undefined ? (await timelinesNamed(store, spec.name)).at(-1) : undefined;
+  const record = store && run !== undefined ? await readRunIfAny(store, run) : null;
+  if (!record) return `${spec.name} is a new run`;
+  refuseDifference(record.run, record.spec, rest);
+  return `${record.run} would be continued`;
+}

@@ -1,0 +1,100 @@
+// What `train` would refuse, `doctor --spec` refuses: the model's files, a prepared dataset, a name that another run has.
+import { cpSync, mkdirSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { expect, test } from 'vitest';
+import { specChecks, soundSpec } from '../../../src/cli/stack/spec-checks.js';
+import { writeDataset } from '../../../src/data/dataset-writer.js';
+import type { RunSpec } from '../../../src/spec/run-spec.js';
+import { parseRunSpec } from '../../../src/spec/spec-input.js';
+import { openStore } from '../../../src/store/open-store.js';
+import { scratchFolder } from '../../support/scratch-folder.js';
+
+const folder = scratchFolder();
+const address = `dir:${join(folder, 'store')}`;
+const small = resolve('presets/tokenizers/small');
+
+const shape = {
+  ...{ vocab_size: 4096, hidden_size: 32, intermediate_size: 64, num_hidden_layers: 1 },
+  ...{ num_attention_heads: 2, num_key_value_heads: 1, head_dim: 16 },
+};
+const own = {
+  name: 'mine',
+  model: {
+    name: 'm',
+    architecture: shape,
+    tokenizer: join(small, 'tokenizer.json'),
+    chat_template: join(small, 'chat_template.jinja'),
+  },
+  data: { source: 'crm@v1', eval_tasks: 1, final_eval_tasks: 1 },
+  environments: [{ env_key: 'crm', url: 'http://127.0.0.1:9' }],
+  trainer: { max_training_steps: 3 },
+};
+const task = (task_key: string, split: 'train' | 'held_out', env_key = 'crm') => ({
+  ...{ task_key, split, env_key, prompt: task_key, env_variables: {}, difficulty: 1, template: env_key },
+});
+const prepared = { excluded: [], gathered: 'a'.repeat(64), gates: 'b'.repeat(64), solved: 0 };
+
+async function stored(version: string, tasks: ReturnType<typeof task>[]): Promise<void> {
+  const store = await openStore(address);
+  await writeDataset(store, { name: 'crm', version }, { tasks, demonstrations: [], tools: '{}', prepared });
+}
+
+async function outcomes(spec: RunSpec | Error): Promise<Record<string, string>> {
+  const place = { path: 'crm.yaml', store: address, builtIn: null, start: 'longhaul up' };
+  const results = await Promise.all(specChecks(spec, place));
+  return Object.fromEntries(
+    results.map(({ check, ok, detail }) => [check, `${ok ? 'ok' : 'WRONG'}: ${detail}`]),
+  );
+}
+
+test('a spec that can start is sound', async () => {
+  await stored('v1', [task('a', 'train'), task('b', 'held_out')]);
+  expect(await outcomes(parseRunSpec(own))).toMatchObject({
+    spec: 'ok: crm.yaml is sound: 1 training tasks, 1 held out',
+    model: 'ok: tokenizer and chat template load',
+    run: 'ok: mine is a new run',
+  });
+});
+
+test('a prepared dataset without held-out tasks, of another environment, or that is not there, is refused', async () => {
+  await stored('none', [task('a', 'train')]);
+  await stored('other', [task('a', 'train', 'mail'), task('b', 'held_out', 'mail')]);
+  const withSource = (source: string) => parseRunSpec({ ...own, data: { ...own.data, source } });
+  const { spec: none } = await outcomes(withSource('crm@none'));
+  expect(none).toMatch(/^WRONG: [^]*asks for 1 evaluation task, but the data has only 0 held-out tasks/);
+  const { spec: other } = await outcomes(withSource('crm@other'));
+  expect(other).toMatch(/^WRONG: [^]*tasks name the environment "mail", which is not listed/);
+  const { spec: absent } = await outcomes(withSource('crm@v9'));
+  expect(absent).toMatch(/^WRONG: [^]*no prepared dataset crm@v9/);
+});
+
+test('a task file without held-out tasks is refused before anything else is asked', async () => {
+  writeFileSync(join(folder, 'tasks.jsonl'), `${JSON.stringify(task('a', 'train'))}\n`);
+  const path = join(folder, 'file.yaml');
+  const data = { tasks: join(folder, 'tasks.jsonl'), eval_tasks: 1, final_eval_tasks: 1 };
+  writeFileSync(path, JSON.stringify({ ...own, data }));
+  const { spec } = await outcomes(await soundSpec(path));
+  expect(spec).toMatch(/^WRONG: [^]*only 0 held-out tasks/);
+});
+
+test('a model folder with too few positions is refused', async () => {
+  const path = join(folder, 'model');
+  mkdirSync(path);
+  cpSync(small, path, { recursive: true });
+  const config = {
+    ...shape,
+    architectures: ['Qwen3ForCausalLM'],
+    model_type: 'qwen3',
+    max_position_embeddings: 512,
+  };
+  writeFileSync(join(path, 'config.json'), JSON.stringify(config));
+  writeFileSync(join(path, 'model.safetensors'), 'x');
+  const { model } = await outcomes(parseRunSpec({ ...own, model: { name: 'm', path } }));
+  expect(model).toMatch(/^WRONG: [^]*generator\.max_sequence_length: 16384 is more than 512/);
+});
+
+test('a tokenizer that is not there is refused', async () => {
+  const tokenizer = join(folder, 'no-tokenizer.json');
+  const { model } = await outcomes(parseRunSpec({ ...own, model: { ...own.model, tokenizer } }));
+  expect(model).toMatch(/^WRONG: [^]*model\.tokenizer: .*cannot be read/);
+});
