@@ -5,6 +5,7 @@
 import { awakeLimit } from '../../base/awake-clock.js';
 import { EnvironmentError } from '../environment.js';
 import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
+import { parseServerJson } from './server-json.js';
 import { isObject, textOf } from '../tool-results.js';
 
 export class HttpConnection implements OpenEnvConnection {
@@ -144,7 +145,7 @@ export function unauthorized(url: string, status: number): EnvironmentError {
 
 function parsed(text: string): Record<string, unknown> | null {
   try {
-    const value: unknown = JSON.parse(text);
+    const value = parseServerJson(text);
     return isObject(value) ? value : null;
   } catch {
     return null;

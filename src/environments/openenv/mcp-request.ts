@@ -1,5 +1,6 @@
 // One request to a server's `POST /mcp`, which speaks JSON-RPC 2.0.
 import { awakeLimit } from '../../base/awake-clock.js';
+import { parseServerJson } from './server-json.js';
 import { isObject, textOf } from '../tool-results.js';
 
 export type McpAnswer =
@@ -21,7 +22,7 @@ export async function askMcp(
       headers: { ...headers, 'Content-Type': 'application/json' },
       body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params }),
     });
-    const reply = answer.ok ? await answer.json() : null;
+    const reply = answer.ok ? parseServerJson(await answer.text()) : null;
     if (isObject(reply) && isObject(reply.result)) return { result: reply.result };
     if (!isObject(reply) || !isObject(reply.error)) throw new Error(`/mcp answers ${answer.status}`);
     const { code, message, data } = reply.error;

@@ -1,5 +1,6 @@
 // The frames of one session of an OpenEnv server. The protocol has no request ids: replies come in order, so only one frame is in flight at
-// a time. After a late reply, requests and replies would no longer match, so the socket is dropped and never used again. If the server
+// a time, and only a frame of the type that answers it is its reply; frames of other types are ignored, because servers may send progress and
+// notifications. After a late reply, requests and replies would no longer match, so the socket is dropped and never used again. If the server
 // keeps the session of a lost socket, another socket continues it, and the frame in flight is sent again with the same idempotency key.
 // Otherwise a lost socket ends the session: a new one would have another world.
 import { randomBytes } from 'node:crypto';
@@ -8,11 +9,14 @@ import type { RawData, WebSocket } from 'ws';
 import { awakeNow, awakeTimeout } from '../../base/awake-clock.js';
 import { EnvironmentError } from '../environment.js';
 import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
+import { parseServerJson } from './server-json.js';
 import { isObject, textOf } from '../tool-results.js';
 import { isRefused, openWebSocket } from './web-socket.js';
 
 interface Request {
   frame: string;
+  /** Type of the frame that answers it, unless an `error` does. */
+  answer: string;
   timeoutMs: number;
   resolve: (reply: ReplyFrame) => void;
   reject: (error: Error) => void;
@@ -25,12 +29,15 @@ const resumeLimitMs = 10_000;
 /** A frame that is in flight each time a socket is lost may itself be the cause, so it is sent again at most this often. */
 const maxResumptions = 3;
 const dropAfterMs = 2000;
+const shownCharacters = 100;
 
 export class OpenEnvSocket implements OpenEnvConnection {
   /** Removes secrets from a frame that the server sends. */
   censor = (text: string): string => text;
   private readonly waiting: Request[] = [];
   private inFlight: Request | undefined;
+  /** Frames since the newest request that answer nothing. */
+  private ignored: { count: number; newest: string } = { count: 0, newest: '' };
   /** Prefix of this object's idempotency keys: one session may have several such objects, and no two requests may have the same key. */
   private readonly keys = randomBytes(6).toString('hex');
   private requests = 0;
@@ -104,7 +111,9 @@ export class OpenEnvSocket implements OpenEnvConnection {
     if (this.end) return Promise.reject(this.end);
     return new Promise((resolve, reject) => {
       const sent = this.sessionId === undefined ? frame : withKey(frame, key);
-      this.waiting.push({ frame: JSON.stringify(sent), timeoutMs, resolve, reject });
+      const type = textOf(frame.type, '');
+      const answer = answerTypes.get(type) ?? type;
+      this.waiting.push({ frame: JSON.stringify(sent), answer, timeoutMs, resolve, reject });
       if (!this.inFlight) this.sendNext();
     });
   }
@@ -210,8 +219,14 @@ export class OpenEnvSocket implements OpenEnvConnection {
   }
 
   private transmit(request: Request): void {
+    this.ignored = { count: 0, newest: '' };
     this.answered = awakeTimeout(() => {
-      const message = `the environment server ${this.url} did not answer within ${request.timeoutMs} ms`;
+      const { count, newest } = this.ignored;
+      const message =
+        `the environment server ${this.url} did not answer within ${request.timeoutMs} ms` +
+        (count === 0
+          ? ''
+          : `: it sent ${count} ${count === 1 ? 'frame' : 'frames'} that ${count === 1 ? 'is' : 'are'} no ${request.answer} frame, last ${newest}`);
       this.fail(new EnvironmentError('unavailable', 'timeout', message));
       this.drop();
     }, request.timeoutMs);
@@ -220,7 +235,13 @@ export class OpenEnvSocket implements OpenEnvConnection {
 
   private receive(data: RawData): void {
     if (this.end) return;
-    const reply = readFrame(this.censor((data as Buffer).toString('utf8')));
+    const text = this.censor((data as Buffer).toString('utf8'));
+    const request = this.inFlight;
+    const reply = readReply(text, request?.answer);
+    if (reply === null) {
+      this.ignored = { count: this.ignored.count + 1, newest: shortened(text) };
+      return;
+    }
     if (reply instanceof Error) {
       this.fail(new EnvironmentError('unavailable', 'socket_lost', `${this.url}: ${reply.message}`));
       this.drop();
@@ -234,11 +255,12 @@ export class OpenEnvSocket implements OpenEnvConnection {
     }
     this.resumption = undefined;
     this.resumptions = 0;
-    const request = this.inFlight;
     if (!request) {
-      // A full server refuses by an error frame that nobody asked for. After any such frame, requests and replies no longer match.
+      // A full server refuses by an error frame that nobody asked for. A second observation shows that an earlier one may have been no answer.
       this.fail(
-        reply.type === 'error' ? errorFrame(reply) : this.lost(`sent an unexpected ${reply.type} frame`),
+        reply.type === 'error'
+          ? errorFrame(reply)
+          : this.lost('sent an observation that nobody asked for, so which one answers a call is not known'),
       );
       this.socket.close();
       return;
@@ -285,20 +307,36 @@ function withKey(frame: Record<string, unknown>, key: string): Record<string, un
 
 const closingCodes = new Set(['CAPACITY_REACHED', 'FACTORY_ERROR', 'SESSION_ERROR']);
 
-function readFrame(text: string): ReplyFrame | Error {
+/** Type of the frame that answers a request; that of other requests is their own. */
+const answerTypes = new Map([
+  ['reset', 'observation'],
+  ['step', 'observation'],
+]);
+
+/**
+ * The frame as a reply; null if it answers nothing. `expected`: type of the frame that answers the request in flight; undefined if there is
+ * none. Then an observation or the end of the session is returned too, because both change what the next reply means.
+ */
+function readReply(text: string, expected: string | undefined): ReplyFrame | Error | null {
+  // Every reply is an object.
+  if (!text.trimStart().startsWith('{')) return null;
   let frame: unknown;
   try {
-    frame = JSON.parse(text);
+    frame = parseServerJson(text);
   } catch {
-    return new Error('the server sent a frame that is not JSON');
+    return new Error(`the server sent a frame that is not JSON: ${shortened(text)}`);
   }
-  if (typeof frame !== 'object' || frame === null)
-    return new Error('the server sent a frame that is not a JSON object');
-  const { type, data: payload } = frame as Record<string, unknown>;
-  if (typeof type !== 'string' || typeof payload !== 'object' || payload === null) {
-    return new Error('the server sent a frame without type and data');
+  const { type, data } = frame as Record<string, unknown>;
+  if (type === 'error') {
+    const said = isObject(data) ? data : {};
+    return expected !== undefined || closingCodes.has(textOf(said.code, '')) ? { type, data: said } : null;
   }
-  return { type, data: payload as Record<string, unknown> };
+  if (typeof type !== 'string' || type !== (expected ?? 'observation')) return null;
+  return isObject(data) ? { type, data } : new Error(`the server sent a frame ${type} without data`);
+}
+
+function shortened(text: string): string {
+  return text.length <= shownCharacters ? text : `${text.slice(0, shownCharacters)} …`;
 }
 
 function errorFrame({ data }: ReplyFrame): ErrorFrame {

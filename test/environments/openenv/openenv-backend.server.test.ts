@@ -345,11 +345,24 @@ describe('a server that breaks the protocol', () => {
     await once(http, 'close');
   });
 
-  it.each(['{', '[]', '3', '{"type":"observation"}', '{"data":{}}'])(
+  it.each(['{', '{"type":"observation"}', '{"type":"observation","data":[]}'])(
     '%s: the socket is lost',
     async (text) => {
       answer = text;
       await expect(open(connect(url))).rejects.toMatchObject({ kind: 'unavailable', reason: 'socket_lost' });
+    },
+  );
+
+  it.each(['[]', '3', 'ping', '{"data":{}}', '{"type":"result","data":{}}'])(
+    '%s: is no answer, which the failure says',
+    async (text) => {
+      answer = text;
+      await expect(open(connect(url, { callTimeoutMs: 200 }))).rejects.toMatchObject({
+        ...{ kind: 'failed', reason: 'timeout' },
+        message: expect.stringContaining(
+          `within 200 ms: it sent 1 frame that is no observation frame, last ${text}`,
+        ),
+      });
     },
   );
 });
