@@ -39,14 +39,16 @@ type ToolAnswer =
  */
 export function readToolAnswer(observation: Json): ToolAnswer {
   const { error, result } = observation;
-  if (isObject(error)) {
-    const message = modelText(textOf(error.message, 'the tool failed'));
-    if (error.error_type === 'timeout') return { kind: 'failed', reason: 'timeout', message };
-    if (error.error_type === 'transport_error') return { kind: 'failed', reason: 'call', message };
+  // Such a flag says that the result is an error.
+  if (error === true && result !== undefined && result !== null)
+    return { kind: 'result', result: { ...readToolResult(result), isError: true } };
+  const words = isObject(error) ? (errorText(error) ?? noWords) : errorText(error);
+  if (words !== null) {
+    const message = modelText(words);
+    const type = isObject(error) ? error.error_type : undefined;
+    if (type === 'timeout') return { kind: 'failed', reason: 'timeout', message };
+    if (type === 'transport_error') return { kind: 'failed', reason: 'call', message };
     return { kind: 'result', result: textResult(message, true) };
-  }
-  if (typeof error === 'string' && error !== '') {
-    return { kind: 'result', result: textResult(modelText(error), true) };
   }
   // The server has actions of its own: the whole observation is the result, except the metadata, which the model must not see.
   if (!('result' in observation)) {
@@ -54,6 +56,37 @@ export function readToolAnswer(observation: Json): ToolAnswer {
     return { kind: 'result', result: textResult(compact(shown)) };
   }
   return { kind: 'result', result: readToolResult(result) };
+}
+
+const noWords = 'the tool failed';
+
+/** Keys under which servers put the words of an error, or a list of what is wrong. */
+const wordKeys = ['message', 'error', 'detail', 'details', 'errors'];
+
+/** The words of an error: text, an object with a message, or a list of problems; null if there is no error. */
+export function errorText(error: unknown): string | null {
+  if (error === true) return noWords;
+  if (typeof error === 'string') return error.trim() === '' ? null : error;
+  if (Array.isArray(error)) {
+    const lines = error.flatMap((problem) => errorText(problem) ?? []);
+    return lines.length === 0 ? null : lines.join('\n');
+  }
+  if (!isObject(error)) return null;
+  if (typeof error.msg === 'string') return problemText(error);
+  const lists = Array.isArray(error.data) ? [error.data] : [];
+  const parts = [...wordKeys.map((key) => error[key]), ...lists].flatMap((part) => errorText(part) ?? []);
+  if (parts.length > 0) return [...new Set(parts)].join('\n');
+  const { error_type: _, ...rest } = error;
+  const isEmpty = Object.values(rest).every((value) => value === null || value === '' || value === undefined);
+  return isEmpty ? null : compact(rest);
+}
+
+/** Pydantic's, without its links and the whole input, which cost tokens. */
+export function problemText({ loc, msg }: Readonly<Record<string, unknown>>): string {
+  const place = Array.isArray(loc)
+    ? loc.filter((part) => part !== 'body' && part !== 'action').join('.')
+    : '';
+  return `${place === '' ? '' : `${place}: `}${textOf(msg, 'is not valid')}`;
 }
 
 /** A whole observation as the model sees it, which does not see the metadata: its only text, or JSON. */
@@ -117,7 +150,7 @@ export function textOf(value: unknown, fallback: string): string {
 }
 
 export function isReward(reward: unknown): reward is number | boolean {
-  return typeof reward === 'number' || typeof reward === 'boolean';
+  return Number.isFinite(reward) || typeof reward === 'boolean';
 }
 
 /** The mean and the variance over a group must be finite numbers too. */

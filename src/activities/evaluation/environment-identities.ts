@@ -57,12 +57,13 @@ export async function askIdentities(
  */
 function identityOf(facts: EnvironmentFacts, environment: EnvironmentSpec | undefined): Digest {
   const { contract, tools, name, version, reward_rule } = facts;
-  const { url, reward, success_at } = environment ?? {};
+  const { url, reward, success_at, no_call } = environment ?? {};
   const isVague = tools === null || reward_rule === null || reward_rule === 'later_reward';
   const address = isVague && url !== undefined ? { url } : {};
   const graded = {
     ...(reward === undefined ? {} : { reward }),
     ...(success_at === undefined ? {} : { success_at }),
+    ...(no_call === undefined ? {} : { no_call }),
   };
   const metadata = { name, version };
   return sha256Hex(canonicalBytes({ contract, tools, metadata, reward_rule, ...address, ...graded }));

@@ -3,6 +3,7 @@ import { refuseVerifiers } from '../../data/environment-check.js';
 import type { DataFiles } from '../../data/run-dataset.js';
 import { environmentKind } from '../../environments/environment-kinds.js';
 import { fleetState } from '../../environments/fleet/fleet-kind.js';
+import { gradeOfNoCall, type RewardRule } from '../../environments/openenv/observed-reward.js';
 import { askServerFacts, nameOfContract, type ServerFacts } from '../../environments/openenv/server-facts.js';
 import { OpenEnvServer, type ServerOptions } from '../../environments/openenv/openenv-server.js';
 import { serverOptionsOf } from '../../environments/openenv/server-options.js';
@@ -35,7 +36,7 @@ export async function playedEnvironment(
     throw new Error(`${url} opens none of the first tasks of ${env_key}: read the log of the server`);
   if (facts.tools === null && facts.transport === 'ws' && own.length > 0)
     throw new Error(`${url} lists no tools, so a model can do nothing there`);
-  return factsText(url, facts);
+  return factsText(environment, facts);
 }
 
 /** What Fleet says of the key and of the tasks. Throws if a run could not begin, with the mend. */
@@ -62,7 +63,11 @@ async function askWithoutTask(options: ServerOptions, signal: AbortSignal): Prom
   return { contract: nameOfContract(contract.kind), transport, tools, reward_rule: null };
 }
 
-function factsText(url: string, { contract, transport, tools, reward_rule }: Facts): string {
+function factsText(
+  environment: EnvironmentSpec & { url: string },
+  { contract, transport, tools, reward_rule }: Facts,
+): string {
+  const { url, reward = 'last', no_call } = environment;
   const names = tools?.map(({ name }) => name) ?? [];
   const more = names.length > shownTools ? `, and ${names.length - shownTools} more` : '';
   const kind = contract === 'openenv/gym' ? 'a gym-style server' : 'a server with tools';
@@ -70,7 +75,21 @@ function factsText(url: string, { contract, transport, tools, reward_rule }: Fac
     `${url} is ${kind}, over ${transport}`,
     ...(names.length === 0 ? [] : [`tools: ${names.slice(0, shownTools).join(', ')}${more}`]),
     reward_rule === null ? 'no episode was begun' : gradeTexts[reward_rule],
+    ...(reward_rule === 'later_reward'
+      ? [
+          noCallText(contract === 'openenv/gym' ? 'gym' : 'mcp', {
+            reward,
+            ...(no_call === undefined ? {} : { no_call }),
+          }),
+        ]
+      : []),
   ].join('; ');
+}
+
+function noCallText(contract: 'mcp' | 'gym', rule: Pick<RewardRule, 'reward' | 'no_call'>): string {
+  if (gradeOfNoCall(contract, rule) === 0) return 'doing nothing is graded 0';
+  const fix = rule.no_call === undefined ? ': set no_call: 0 if doing nothing solves no task' : '';
+  return `doing nothing gets no grade${fix}`;
 }
 
 const gradeTexts: Record<NonNullable<ServerFacts['reward_rule']>, string> = {

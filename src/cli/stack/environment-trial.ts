@@ -2,9 +2,10 @@
 import { isDeepStrictEqual } from 'node:util';
 import { type Environment, EnvironmentError } from '../../environments/environment.js';
 import { createOpenEnvBackend, type OpenEnvOptions } from '../../environments/openenv/openenv-backend.js';
+import { NoReward } from '../../environments/openenv/openenv-episode.js';
 import { OpenEnvServer } from '../../environments/openenv/openenv-server.js';
 import { contentText } from '../../episode/observation.js';
-import type { Task } from '../../spec/records/task.js';
+import type { Task, ToolCall } from '../../spec/records/task.js';
 import { check, type CheckResult } from './doctor-checks.js';
 
 const withinMs = 60_000;
@@ -42,6 +43,7 @@ export async function tryEnvironment({ server, task }: Trial): Promise<CheckResu
       }),
       await check('mistake', () => within(1, mistakeText)),
       await check('grade', () => within(1, gradeText)),
+      await check('reward', () => within(1, rewardText)),
       await check('latency', async () => {
         const times: number[] = [];
         for (let reset = 0; reset < timedResets; reset++) {
@@ -84,12 +86,16 @@ function beginningText({
   return `${names.join(', ')}\n${shown}`;
 }
 
+function mistakeIn({ tools }: Environment): { call: ToolCall; what: string } {
+  const isGym = tools.length === 1 && tools[0]?.name === 'act';
+  return isGym
+    ? { call: { name: 'act', arguments: {} }, what: 'an action without fields' }
+    : { call: { name: noSuchTool, arguments: {} }, what: 'a call of a tool that is not there' };
+}
+
 /** A model calls what is not there, and must read so. */
 async function mistakeText(environment: Environment): Promise<string> {
-  const [tool] = environment.tools;
-  const isGym = environment.tools.length === 1 && tool?.name === 'act';
-  const call = isGym ? { name: 'act', arguments: {} } : { name: noSuchTool, arguments: {} };
-  const what = isGym ? 'an action without fields' : 'a call of a tool that is not there';
+  const { call, what } = mistakeIn(environment);
   try {
     const { content, isError } = await environment.callTool(call, { turn: 0, tryNumber: 0 });
     const text = contentText(content);
@@ -110,8 +116,27 @@ async function gradeText(environment: Environment): Promise<string> {
     const words = explanation === '' ? '' : ` (${cut(explanation)})`;
     return `doing nothing is graded ${outcome.value}${words}`;
   } catch (error) {
-    if (!(error instanceof EnvironmentError) || error.reason !== 'grade') throw error;
-    return 'doing nothing gets no reward, so its outcome is unknown: give a reward with each observation, if 0 is meant';
+    if (!(error instanceof NoReward)) throw error;
+    return (
+      'doing nothing gets no reward, so its outcome is unknown: set no_call: 0 in the spec if doing nothing solves no task, ' +
+      'or give a reward with the observation of the reset'
+    );
+  }
+}
+
+/** Rewards are often given with the observation of a call, and not before. */
+async function rewardText(environment: Environment): Promise<string> {
+  try {
+    await environment.callTool(mistakeIn(environment).call, { turn: 0, tryNumber: 0 });
+  } catch {
+    return 'no call was answered, so the reward of a call is not known';
+  }
+  try {
+    const { outcome } = await environment.grade({ finalAnswer: '', tryNumber: 0 });
+    return `after the mistake the grade is ${outcome.value}`;
+  } catch (error) {
+    if (!(error instanceof NoReward)) throw error;
+    return 'the answer to the mistake has no reward: without a later one, the outcome is unknown';
   }
 }
 

@@ -17,7 +17,8 @@ import {
 import { createCircuitBreaker } from './circuit-breaker.js';
 import type { MadeSessions } from './made-sessions.js';
 import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
-import { openEnvEpisode, type RewardRule } from './openenv-episode.js';
+import { openEnvEpisode } from './openenv-episode.js';
+import type { RewardRule } from './observed-reward.js';
 import { type Contract, OpenEnvServer, type ServerOptions } from './openenv-server.js';
 import { createSemaphore, type Semaphore } from '../semaphore.js';
 import { createSocketPool } from './socket-pool.js';
@@ -43,7 +44,7 @@ type Phase = 'open' | 'call' | 'grade';
 
 export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBackend {
   const { url, gradingToken, callTimeoutMs = 60_000, maxSessions, tools: scope = 'episode' } = options;
-  const { reward = 'last', success_at = 1, sessions, made } = options;
+  const { reward = 'last', success_at = 1, no_call, sessions, made } = options;
   const server = new OpenEnvServer({
     ...options,
     ...(gradingToken === undefined ? {} : { secrets: [gradingToken] }),
@@ -319,7 +320,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     return openEnvEpisode({
       ...{ url, connection, contract, tools, world, opening },
       hasPrompt: prompt !== '',
-      rule: { reward, success_at },
+      rule: { reward, success_at, ...(no_call === undefined ? {} : { no_call }) },
       gradingToken: gradesFrames ? (gradingToken ?? null) : null,
       request: (frame, phase, key) => request(connection, frame, phase, { key }),
       onUngraded: () => (gradesFrames = false),

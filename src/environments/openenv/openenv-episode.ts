@@ -5,22 +5,23 @@ import { EnvironmentError, type Environment, type Grade, type ToolResult } from 
 import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
 import type { Contract } from './openenv-server.js';
 import { ExclusiveCalls } from '../exclusive-calls.js';
+import { gradeOfNoCall, malformed, observedReward, type RewardRule } from './observed-reward.js';
 import {
+  errorText,
   isObject,
-  isReward,
   maxReward,
+  problemText,
   readToolAnswer,
   shownText,
   textOf,
   textResult,
 } from '../tool-results.js';
 
-/** How rewards become a grade. */
-export interface RewardRule {
-  /** `last`: the newest observation's; `sum`: of all steps. */
-  reward: 'last' | 'sum';
-  /** Rewards are divided by it, so that 1 is a solved task. */
-  success_at: number;
+/** Thrown if nothing says what the episode is worth. */
+export class NoReward extends EnvironmentError {
+  constructor(message: string) {
+    super('failed', 'grade', message);
+  }
 }
 
 interface EpisodeParts {
@@ -46,9 +47,13 @@ interface EpisodeParts {
 
 export function openEnvEpisode(parts: EpisodeParts): Environment {
   const { url, connection, contract, tools, world, rule, gradingToken, opening, request } = parts;
-  let newest = opening?.data.reward;
+  let newest = observedReward(opening?.data ?? {});
   /** The steps' rewards; empty before the first. */
   const rewards: number[] = [];
+  /** Why the steps' rewards have no sum. */
+  let noSum: string | null = null;
+  /** Whether an observation of a call may have had a reward. */
+  let hasActed = opening === null;
   /** The server's explanation of the newest reward; empty if it gives none. */
   let said = '';
   const calls = new ExclusiveCalls();
@@ -67,14 +72,16 @@ export function openEnvEpisode(parts: EpisodeParts): Environment {
       },
     );
     if ('isError' in reply) return reply;
-    const { reward, observation, done } = reply.data;
-    newest = reward;
-    if (isReward(reward)) rewards.push(Number(reward));
-    said = explanationIn(reply.data);
-    const ends = done === true ? { ends: true as const } : {};
+    const { observation, done } = reply.data;
     const answer = contract.act
       ? { kind: 'result' as const, result: textResult(shownText(observation)) }
       : readToolAnswer(isObject(observation) ? observation : {});
+    hasActed = true;
+    newest = observedReward(reply.data, errorOf(answer));
+    if (newest.value !== null) rewards.push(newest.value);
+    if (newest.isMalformed) noSum ??= newest.problem;
+    said = explanationIn(reply.data);
+    const ends = done === true ? { ends: true as const } : {};
     if (answer.kind === 'result') return { ...answer.result, ...ends };
     throw new EnvironmentError('failed', answer.reason, `${url}: ${call.name}: ${answer.message}`);
   }
@@ -83,9 +90,17 @@ export function openEnvEpisode(parts: EpisodeParts): Environment {
     const data = { token: gradingToken, final_answer: finalAnswer, try: tryNumber };
     try {
       const reply = await request({ type: 'grade', data }, 'grade', `grade-${tryNumber}`);
-      const { value, explanation } = reply.data;
-      if (typeof value === 'number') return graded([value], textOf(explanation, ''));
-      throw new EnvironmentError('failed', 'grade', `${url} graded without a number`);
+      const { value, explanation, error } = reply.data;
+      if (typeof value !== 'number')
+        throw new EnvironmentError(
+          'failed',
+          'grade',
+          `${url} graded without a number: it ${malformed(value)}`,
+        );
+      const failure = value === 0 ? errorText(error) : null;
+      if (failure !== null)
+        throw new EnvironmentError('failed', 'grade', `${url} graded 0 beside an error: ${failure}`);
+      return graded([value], textOf(explanation, ''));
     } catch (error) {
       const cause = error instanceof EnvironmentError ? error.cause : undefined;
       if (!(cause instanceof ErrorFrame) || cause.code !== 'UNKNOWN_TYPE') throw error;
@@ -105,11 +120,18 @@ export function openEnvEpisode(parts: EpisodeParts): Environment {
   }
 
   function gradeByReward(): Grade {
+    const problem = newest.problem ?? (rule.reward === 'sum' ? noSum : null);
+    if (problem !== null) throw new EnvironmentError('failed', 'grade', `${url} ${problem}`);
     if (rule.reward === 'sum' && rewards.length > 0) return graded(rewards, said);
-    if (isReward(newest)) return graded([Number(newest)], said);
-    const fix =
-      gradingToken === null ? 'set grading_token_env if the server grades by token' : 'it cannot grade';
-    throw new EnvironmentError('failed', 'grade', `${url} gave no reward and no grade; ${fix}`);
+    if (newest.value !== null) return graded([newest.value], said);
+    const fixes = gradingToken === null ? ['set grading_token_env if the server grades by token'] : [];
+    if (hasActed) throw new NoReward(`${url} gave no reward and no grade; ${fixes[0] ?? 'it cannot grade'}`);
+    if (gradeOfNoCall(contract.kind, rule) === 0)
+      return graded([0], 'no call was made, and the reset gave no reward');
+    if (rule.no_call === undefined) fixes.push('set no_call: 0 if doing nothing solves no task');
+    throw new NoReward(
+      `${url} gave no reward and no grade${fixes.length === 0 ? '' : `; ${fixes.join(', or ')}`}: no call was made, and its reset gave none`,
+    );
   }
 
   const { sessionId } = connection;
@@ -139,6 +161,16 @@ export function openEnvEpisode(parts: EpisodeParts): Environment {
   };
 }
 
+/** The error that the model reads in the answer of its call; null if there is none. */
+function errorOf(answer: ReturnType<typeof readToolAnswer>): string | null {
+  if (answer.kind === 'failed') return answer.message;
+  const { content, isError } = answer.result;
+  if (!isError) return null;
+  return (
+    content.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join(' ') || 'the tool failed'
+  );
+}
+
 /** An action that the server does not accept is a mistake of the model. */
 function badAction(error: unknown): ToolResult {
   const cause = error instanceof EnvironmentError ? error.cause : undefined;
@@ -146,14 +178,6 @@ function badAction(error: unknown): ToolResult {
   const { errors } = cause.data;
   const problems = Array.isArray(errors) ? errors.filter(isObject).map(problemText) : [];
   return textResult(problems.length === 0 ? cause.message : problems.join('\n'), true);
-}
-
-/** Pydantic's, without its links and the whole input, which cost tokens. */
-function problemText({ loc, msg }: Record<string, unknown>): string {
-  const place = Array.isArray(loc)
-    ? loc.filter((part) => part !== 'body' && part !== 'action').join('.')
-    : '';
-  return `${place === '' ? '' : `${place}: `}${textOf(msg, 'is not valid')}`;
 }
 
 /** What the model is shown of the reset: a `prompt` if there is one, else the whole observation. */

@@ -5,12 +5,20 @@ import type { OpenEnvOptions } from './openenv-backend.js';
 
 type FromSpec = Pick<
   OpenEnvOptions,
-  'contract' | 'transport' | 'headers' | 'headersEnv' | 'sessions' | 'tools' | 'reward' | 'success_at'
+  | 'contract'
+  | 'transport'
+  | 'headers'
+  | 'headersEnv'
+  | 'sessions'
+  | 'tools'
+  | 'reward'
+  | 'success_at'
+  | 'no_call'
 >;
 
 /** Throws if the variable with the headers is not set, or holds something else. */
 export function serverOptionsOf(spec: EnvironmentSpec): FromSpec {
-  const { contract, transport, sessions, tools, reward, success_at, headers_env } = spec;
+  const { contract, transport, sessions, tools, reward, success_at, no_call, headers_env } = spec;
   return {
     ...(contract === undefined ? {} : { contract }),
     ...(transport === undefined ? {} : { transport }),
@@ -21,6 +29,7 @@ export function serverOptionsOf(spec: EnvironmentSpec): FromSpec {
     ...(tools === undefined ? {} : { tools }),
     ...(reward === undefined ? {} : { reward }),
     ...(success_at === undefined ? {} : { success_at }),
+    ...(no_call === undefined ? {} : { no_call }),
   };
 }
 

@@ -11,6 +11,7 @@ const ofServers = [
   'tools',
   'reward',
   'success_at',
+  'no_call',
 ] as const;
 const ofFleet = ['api_key_env', 'region', 'ttl_s'] as const;
 

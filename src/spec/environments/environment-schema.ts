@@ -75,6 +75,12 @@ export const environment = z.strictObject({
   success_at: positive
     .exactOptional()
     .describe('reward of a solved task; rewards are divided by it; absent: 1'),
+  no_call: z
+    .union([z.literal(0), z.literal('unknown')])
+    .exactOptional()
+    .describe(
+      'grade of an episode without a call whose reset gave no reward; absent: `unknown`, and 0 with `reward: sum` or `contract: gym`',
+    ),
   fault_rate: share.default(0).describe('share of calls that the built-in server fails on purpose'),
   tool_error_rate: share
     .default(0)

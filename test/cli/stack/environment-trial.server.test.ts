@@ -32,6 +32,7 @@ describe('env check', () => {
       about('seed', /begin alike/),
       about('mistake', /is an error for the model: unknown tool no_such_tool/),
       about('grade', /^doing nothing is graded 0 \(counted to 0/),
+      about('reward', /^after the mistake the grade is 0$/),
       about('latency', /^an episode begins in \d+ ms$/),
     ]);
   });
@@ -45,7 +46,8 @@ describe('env check', () => {
       about('episode', /^act\(by\)\nit begins with: Count to 5\.$/),
       about('seed', /begin alike/),
       about('mistake', /an action without fields is answered with/),
-      about('grade', /gets no reward, so its outcome is unknown/),
+      about('grade', /^doing nothing is graded 0 \(no call was made, and the reset gave no reward\)$/),
+      about('reward', /^after the mistake the grade is 0$/),
       about('latency', /^an episode begins in \d+ ms$/),
     ]);
     expect(code).toBe(0);
