@@ -8,21 +8,44 @@ type Json = Record<string, unknown>;
 /** The tool by which Fleet's tasks that ask for an answer take it, as `answer`. It ends the episode. */
 export const answerToolName = 'submit_final_answer';
 
-/** Reads `input_schema` or `inputSchema`; a description may be null. */
+/**
+ * Reads `input_schema` or `inputSchema`, also in OpenAI's form; a description may be null. Tools without a name are left out, and the first of
+ * a name is taken; `leftOutTools` says which these are.
+ */
 export function readTools(tools: unknown): ToolSpec[] {
+  const named = new Map<string, ToolSpec>();
+  for (const entry of toolEntries(tools)) {
+    const { name, description } = entry;
+    if (typeof name !== 'string' || name === '' || named.has(name)) continue;
+    const schema = entry.input_schema ?? entry.inputSchema ?? entry.parameters;
+    const input_schema = {
+      ...(isObject(schema) ? schema : {}),
+      type: 'object',
+      properties: isObject(schema) && isObject(schema.properties) ? schema.properties : {},
+    } as JsonSchemaObject;
+    named.set(name, { name, description: typeof description === 'string' ? description : '', input_schema });
+  }
+  return [...named.values()];
+}
+
+/** What `readTools` leaves out of a list, in words; empty if it takes the whole list. */
+export function leftOutTools(tools: unknown): string[] {
+  const counts = new Map<string, number>();
+  for (const { name } of toolEntries(tools)) {
+    const known = typeof name === 'string' ? name : '';
+    counts.set(known, (counts.get(known) ?? 0) + 1);
+  }
+  const { length } = Array.isArray(tools) ? tools : [];
+  const nameless = length - [...counts].reduce((sum, [name, count]) => sum + (name === '' ? 0 : count), 0);
+  const words = nameless === 0 ? [] : [`${nameless} ${nameless === 1 ? 'has' : 'have'} no name`];
+  const repeated = [...counts].filter(([name, count]) => name !== '' && count > 1);
+  return [...words, ...repeated.map(([name, count]) => `${name} is listed ${count} times`)];
+}
+
+/** OpenAI's form wraps a tool in `function`. */
+function toolEntries(tools: unknown): Json[] {
   if (!Array.isArray(tools)) return [];
-  return tools.filter(isObject).map((entry) => {
-    const schema = entry.input_schema ?? entry.inputSchema;
-    return {
-      name: String(entry.name),
-      description: typeof entry.description === 'string' ? entry.description : '',
-      input_schema: {
-        ...(isObject(schema) ? schema : {}),
-        type: 'object',
-        properties: isObject(schema) && isObject(schema.properties) ? schema.properties : {},
-      } as JsonSchemaObject,
-    };
-  });
+  return tools.filter(isObject).map((entry) => (isObject(entry.function) ? entry.function : entry));
 }
 
 /** Sorted by name, because a server may list tools in any order. */
@@ -103,21 +126,56 @@ export function readToolResult(result: unknown): ToolResult {
   const { content } = result;
   const isError = (result.is_error ?? result.isError) === true;
   const structured = result.structured_content ?? result.structuredContent;
-  if (Array.isArray(content) && content.length > 0) {
-    return { content: content.map(readBlock), isError };
-  }
-  if (structured !== undefined && structured !== null) return textResult(compact(structured), isError);
-  return textResult(Array.isArray(content) ? '' : compact(result), isError);
+  const hasBlocks = Array.isArray(content) && content.length > 0;
+  const isShown = !hasBlocks && structured !== undefined && structured !== null;
+  const shown: ToolResult = hasBlocks
+    ? { content: content.map(readBlock), isError }
+    : textResult(isShown ? compact(structured) : Array.isArray(content) ? '' : compact(result), isError);
+  const isSilent = shown.content.every((block) => block.type === 'text' && block.text.trim() === '');
+  return isError && isSilent ? textResult(noWords, true) : shown;
 }
 
+/** Of a block, the model sees its text, or a line that says what it is. */
 function readBlock(block: unknown): ContentBlock {
-  if (!isObject(block)) return textBlock(compact(block));
+  if (!isObject(block)) return textBlock(typeof block === 'string' ? block : compact(block));
   const { type, text, data } = block;
   if (type === 'text' && typeof text === 'string') return textBlock(text);
-  if (type !== 'image' || typeof data !== 'string') return textBlock(compact(block));
-  const bytes = Buffer.from(data, 'base64');
   const mime = textOf(block.mimeType ?? block.mime_type, '');
-  return { type, mime, sha256: sha256Hex(bytes), size: bytes.length };
+  if (type === 'image' && typeof data === 'string') {
+    const bytes = Buffer.from(data, 'base64');
+    return { type, mime, sha256: sha256Hex(bytes), size: bytes.length };
+  }
+  if (type === 'audio' && typeof data === 'string') return textBlock(described('audio', mime, data));
+  if (type === 'resource_link' && typeof block.uri === 'string') return textBlock(linkLine(block.uri, block));
+  if (type === 'resource' && isObject(block.resource)) return textBlock(resourceText(block.resource));
+  return textBlock(compact(block));
+}
+
+/** For example `[link: report.pdf, file:///report.pdf, application/pdf, 1200 bytes: the yearly report]`. */
+function linkLine(uri: string, { name, title, description, size, ...rest }: Json): string {
+  const label = textOf(title, textOf(name, ''));
+  const facts = [
+    ...(label === '' || label === uri ? [] : [label]),
+    uri,
+    ...[textOf(rest.mimeType ?? rest.mime_type, '')].filter(Boolean),
+    ...(typeof size === 'number' ? [`${size} bytes`] : []),
+  ];
+  const words = textOf(description, '').replace(/\s+/g, ' ').trim();
+  return `[link: ${facts.join(', ')}${words === '' ? '' : `: ${words}`}]`;
+}
+
+function resourceText(resource: Json): string {
+  const { uri, text, blob } = resource;
+  if (typeof text === 'string') return text;
+  const mime = textOf(resource.mimeType ?? resource.mime_type, '');
+  if (typeof blob === 'string') return described(`file ${textOf(uri, '')}`.trim(), mime, blob);
+  return typeof uri === 'string' ? linkLine(uri, resource) : compact(resource);
+}
+
+/** Says what bytes there are, which the model cannot read. */
+function described(what: string, mime: string, base64: string): string {
+  const { length } = Buffer.from(base64, 'base64');
+  return `[${[what, mime].filter(Boolean).join(' ')}, ${length} bytes]`;
 }
 
 function textBlock(text: string): ContentBlock {

@@ -7,9 +7,10 @@ import { gradeOfNoCall, type RewardRule } from '../../environments/openenv/obser
 import { askServerFacts, nameOfContract, type ServerFacts } from '../../environments/openenv/server-facts.js';
 import { OpenEnvServer, type ServerOptions } from '../../environments/openenv/openenv-server.js';
 import { serverOptionsOf } from '../../environments/openenv/server-options.js';
-import type { EnvironmentSpec } from '../../spec/run-spec.js';
+import type { EnvironmentSpec, RunSpec } from '../../spec/run-spec.js';
 import { environmentOf } from '../../spec/environments/environment-of.js';
 import type { Task } from '../../spec/records/task.js';
+import { toolTokensText } from './tool-tokens.js';
 
 const withinMs = 60_000;
 const shownTools = 6;
@@ -20,6 +21,7 @@ type Facts = Omit<ServerFacts, 'name' | 'version'>;
 export async function playedEnvironment(
   environment: EnvironmentSpec & { url: string },
   tasks: readonly Task[],
+  spec: Pick<RunSpec, 'model' | 'generator'>,
 ): Promise<string> {
   const { url, env_key, grading_token_env } = environment;
   const options = {
@@ -36,7 +38,8 @@ export async function playedEnvironment(
     throw new Error(`${url} opens none of the first tasks of ${env_key}: read the log of the server`);
   if (facts.tools === null && facts.transport === 'ws' && own.length > 0)
     throw new Error(`${url} lists no tools, so a model can do nothing there`);
-  return factsText(environment, facts);
+  const text = factsText(environment, facts);
+  return facts.tools === null ? text : `${text}; ${await toolTokensText(facts.tools, spec)}`;
 }
 
 /** What Fleet says of the key and of the tasks. Throws if a run could not begin, with the mend. */
@@ -65,7 +68,7 @@ async function askWithoutTask(options: ServerOptions, signal: AbortSignal): Prom
 
 function factsText(
   environment: EnvironmentSpec & { url: string },
-  { contract, transport, tools, reward_rule }: Facts,
+  { contract, transport, tools, left_out, reward_rule }: Facts,
 ): string {
   const { url, reward = 'last', no_call } = environment;
   const names = tools?.map(({ name }) => name) ?? [];
@@ -74,6 +77,7 @@ function factsText(
   return [
     `${url} is ${kind}, over ${transport}`,
     ...(names.length === 0 ? [] : [`tools: ${names.slice(0, shownTools).join(', ')}${more}`]),
+    ...(left_out === undefined ? [] : [leftOutText(left_out)]),
     reward_rule === null ? 'no episode was begun' : gradeTexts[reward_rule],
     ...(reward_rule === 'later_reward'
       ? [
@@ -84,6 +88,11 @@ function factsText(
         ]
       : []),
   ].join('; ');
+}
+
+/** Such tools are a mistake of the server. */
+export function leftOutText(left_out: readonly string[]): string {
+  return `of the tools that it lists, ${left_out.join(', ')}: a model is shown the first of each name`;
 }
 
 function noCallText(contract: 'mcp' | 'gym', rule: Pick<RewardRule, 'reward' | 'no_call'>): string {

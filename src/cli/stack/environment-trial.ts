@@ -3,10 +3,11 @@ import { isDeepStrictEqual } from 'node:util';
 import { type Environment, EnvironmentError } from '../../environments/environment.js';
 import { createOpenEnvBackend, type OpenEnvOptions } from '../../environments/openenv/openenv-backend.js';
 import { NoReward } from '../../environments/openenv/openenv-episode.js';
-import { OpenEnvServer } from '../../environments/openenv/openenv-server.js';
+import { askServerFacts } from '../../environments/openenv/server-facts.js';
 import { contentText } from '../../episode/observation.js';
 import type { Task, ToolCall } from '../../spec/records/task.js';
 import { check, type CheckResult } from './doctor-checks.js';
+import { leftOutText } from './environment-checks.js';
 
 const withinMs = 60_000;
 const timedResets = 5;
@@ -30,7 +31,7 @@ export async function tryEnvironment({ server, task }: Trial): Promise<CheckResu
   };
   const beginning = ({ tools, opening }: Environment) => Promise.resolve({ tools, opening });
   try {
-    const contract = await check('contract', () => contractText(server));
+    const contract = await check('contract', () => contractText(server, task));
     if (!contract.ok) return [contract];
     const results = [contract];
     results.push(await check('episode', async () => beginningText(await within(1, beginning))));
@@ -61,14 +62,14 @@ export async function tryEnvironment({ server, task }: Trial): Promise<CheckResu
   }
 }
 
-async function contractText(options: Trial['server']): Promise<string> {
-  const { contract, transport } = await new OpenEnvServer(options).look(
-    withinMs,
-    AbortSignal.timeout(withinMs),
-  );
+async function contractText(options: Trial['server'], task: Task): Promise<string> {
+  const signal = AbortSignal.timeout(withinMs);
+  const asked = { ...options, gradesByToken: false, timeoutMs: withinMs / 2 };
+  const { contract, transport, left_out } = await askServerFacts(asked, [task], signal);
   const how =
     transport === 'http' ? 'over POST, one episode at a time' : 'over /ws, an episode for each socket';
-  return `${contract.kind === 'gym' ? 'actions of its own, as one tool' : 'tools'}; ${how}`;
+  const kind = contract === 'openenv/gym' ? 'actions of its own, as one tool' : 'tools';
+  return [`${kind}; ${how}`, ...(left_out === undefined ? [] : [leftOutText(left_out)])].join('\n');
 }
 
 function beginningText({

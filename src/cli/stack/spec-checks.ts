@@ -54,7 +54,9 @@ export function specChecks(
         throw new Error(`it has no url, and no embedded stack runs: start one with \`${start}\``);
       const { headers } = serverOptionsOf(environment);
       const health = await probeEnvironments(server, headers);
-      return url === undefined ? health : playedEnvironment({ ...environment, url }, (await known).tasks);
+      return url === undefined
+        ? health
+        : playedEnvironment({ ...environment, url }, (await known).tasks, spec);
     });
   });
   return [

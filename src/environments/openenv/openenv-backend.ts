@@ -22,7 +22,7 @@ import type { RewardRule } from './observed-reward.js';
 import { type Contract, OpenEnvServer, type ServerOptions } from './openenv-server.js';
 import { createSemaphore, type Semaphore } from '../semaphore.js';
 import { createSocketPool } from './socket-pool.js';
-import { inOrder, isObject, readTools } from '../tool-results.js';
+import { inOrder, isObject, leftOutTools, readTools } from '../tool-results.js';
 
 export interface OpenEnvOptions extends Omit<ServerOptions, 'secrets'>, Partial<RewardRule> {
   /** Token of the built-in server, which grades on request. Without a token, rewards are the grade. */
@@ -184,9 +184,14 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
 
   async function listTools(connection: OpenEnvConnection): Promise<ToolSpec[]> {
     const { data } = await request(connection, { type: 'step', data: { type: 'list_tools' } }, 'open');
-    const tools = readTools(isObject(data.observation) ? data.observation.tools : undefined);
+    const listed = isObject(data.observation) ? data.observation.tools : undefined;
+    const tools = readTools(listed);
     if (tools.length > 0) return tools;
-    const why = isObject(data.metadata) ? ` (${JSON.stringify(data.metadata).slice(0, 300)})` : '';
+    const reasons = [
+      ...leftOutTools(listed),
+      ...(isObject(data.metadata) ? [JSON.stringify(data.metadata)] : []),
+    ];
+    const why = reasons.length === 0 ? '' : ` (${reasons.join(', ').slice(0, 300)})`;
     throw new EnvironmentError('failed', 'open', `${url} lists no tools${why}`);
   }
 

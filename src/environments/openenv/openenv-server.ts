@@ -46,6 +46,8 @@ const probeTimeoutMs = 2000;
 /** Id that no server gives. */
 const noSession = 'longhaul-asks-whether-sessions-can-be-attached';
 const connectTimeoutMs = 10_000;
+/** A server might give new cursors for ever. */
+const maxToolPages = 1000;
 
 export class OpenEnvServer {
   #transport: Transport | null;
@@ -197,11 +199,32 @@ export class OpenEnvServer {
     }
   }
 
-  /** The tools that `POST /mcp` lists, in no episode; none if the server has no such list. */
+  /**
+   * The tools that `POST /mcp` lists, in no episode; none if the server has no such list. Throws `EnvironmentError` `unavailable` if only its
+   * beginning can be read.
+   */
   async toolsWithoutEpisode(timeoutMs: number): Promise<ToolSpec[]> {
-    const { headers = {} } = this.options;
-    const answer = await askMcp(this.options, headers, 'tools/list', {}, timeoutMs).catch(() => null);
-    return readTools(answer && 'result' in answer ? answer.result.tools : undefined);
+    const { url, headers = {} } = this.options;
+    const listed: unknown[] = [];
+    const cursors = new Set<unknown>();
+    for (let params: Record<string, unknown> = {}; ;) {
+      const answer = await askMcp(this.options, headers, 'tools/list', params, timeoutMs).catch(() => null);
+      if (!answer || !('result' in answer)) {
+        if (cursors.size === 0) return [];
+        throw new EnvironmentError(
+          'unavailable',
+          'connect',
+          `${url}/mcp lists its first ${listed.length} tools, and does not answer with more`,
+        );
+      }
+      const { tools, nextCursor, next_cursor } = answer.result;
+      if (Array.isArray(tools)) listed.push(...(tools as unknown[]));
+      const cursor = nextCursor ?? next_cursor;
+      const isLast = cursor === undefined || cursor === null || cursor === '' || cursors.has(cursor);
+      if (isLast || cursors.size >= maxToolPages) return readTools(listed);
+      cursors.add(cursor);
+      params = { cursor };
+    }
   }
 
   /** The next episode asks again: another server may have taken the address. Its transport is that of the deployment, and stays. */

@@ -4,7 +4,7 @@ import type { Task, ToolSpec } from '../../spec/records/task.js';
 import { EnvironmentError } from '../environment.js';
 import { ErrorFrame, type ReplyFrame } from './openenv-connection.js';
 import { type ContractKind, OpenEnvServer, type ServerOptions, type Transport } from './openenv-server.js';
-import { inOrder, isObject, isReward, readTools } from '../tool-results.js';
+import { inOrder, isObject, isReward, leftOutTools, readTools } from '../tool-results.js';
 
 export interface ServerFacts {
   /** The protocol that we use with the server. */
@@ -12,6 +12,8 @@ export interface ServerFacts {
   transport: Transport;
   /** Sorted by name; null if the server opens none of the tasks, or lists no tools. */
   tools: readonly ToolSpec[] | null;
+  /** What is missing in `tools` of the server's own list, in words. */
+  left_out?: readonly string[];
   /** From `/metadata`; null if it gives none. */
   name: string | null;
   version: string | null;
@@ -97,9 +99,14 @@ async function askInSession(
     if (act) return { contract, transport, tools: [act], reward_rule: byReward };
     const listed = await ask({ type: 'step', data: { type: 'list_tools' } });
     const { observation } = listed instanceof ErrorFrame ? { observation: null } : listed.data;
-    const tools = readTools(isObject(observation) ? observation.tools : undefined);
+    const named = isObject(observation) ? observation.tools : undefined;
+    const tools = readTools(named);
+    const left_out = leftOutTools(named);
     const reward_rule = gradesByToken && (await knowsGradeFrame(ask)) ? 'grade' : byReward;
-    return { contract, transport, tools: tools.length > 0 ? inOrder(tools) : null, reward_rule };
+    return {
+      ...{ contract, transport, tools: tools.length > 0 ? inOrder(tools) : null, reward_rule },
+      ...(left_out.length === 0 ? {} : { left_out }),
+    };
   } finally {
     signal.removeEventListener('abort', abort);
     // Sends a close frame, so that the server keeps no place for this session.

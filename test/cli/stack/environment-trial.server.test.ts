@@ -62,7 +62,7 @@ describe('env check', () => {
   });
 
   test.each([
-    ['a server that is away', 'http://127.0.0.1:9', [], /no connection to the environment server/],
+    ['a server that is away', 'http://127.0.0.1:9', [], /127.0.0.1:9 does not answer/],
     ['what is no address', 'localhost:8000', [], /of the form http:\/\/host:port/],
     ['a reset that is no object', 'http://127.0.0.1:9', ['--reset', '[1]'], /must be a JSON object/],
     ['a variable that is not set', 'http://127.0.0.1:9', ['--headers-env', 'NOT_SET'], /NOT_SET/],

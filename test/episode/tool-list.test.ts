@@ -1,0 +1,154 @@
+// Signatures of tools, from the schemas of all kinds that servers publish.
+import { describe, expect, it } from 'vitest';
+import { appByName } from '../../src/environments/apps/registry.js';
+import { leftOutTools, readTools } from '../../src/environments/tool-results.js';
+import { toolListText } from '../../src/episode/tool-list.js';
+
+function signatureOf(properties: unknown, more: object = {}): string {
+  const schema = { type: 'object', properties, ...more };
+  return toolListText(readTools([{ name: 'f', description: '', inputSchema: schema }]), 'signatures');
+}
+
+const definitions = {
+  $defs: {
+    Address: {
+      type: 'object',
+      properties: { city: { type: 'string' }, zip: { type: 'integer' } },
+      required: ['city'],
+    },
+    Node: {
+      type: 'object',
+      properties: {
+        value: { type: 'number' },
+        next: { anyOf: [{ $ref: '#/$defs/Node' }, { type: 'null' }] },
+      },
+    },
+    Loop: { $ref: '#/$defs/Loop' },
+    'a/b': { enum: [1, 2] },
+  },
+};
+
+describe('a signature keeps', () => {
+  it.each([
+    ['a string', { type: 'string' }, 'f(x?)'],
+    ['a number', { type: 'integer' }, 'f(x?: int)'],
+    ['an enumeration', { type: 'string', enum: ['open', 'closed'] }, 'f(x?: "open"|"closed")'],
+    ['an enumeration with null', { enum: ['a', null, 3] }, 'f(x?: "a"|null|3)'],
+    ['one value', { const: 'x' }, 'f(x?: "x")'],
+    ['null of pydantic', { anyOf: [{ type: 'integer' }, { type: 'null' }] }, 'f(x?: int|null)'],
+    ['null of OpenAPI', { type: 'string', nullable: true }, 'f(x?: str|null)'],
+    ['a list of types', { type: ['string', 'integer', 'null'] }, 'f(x?: str|int|null)'],
+    ['unions in unions', { oneOf: [{ type: ['integer', 'null'] }, { type: 'null' }] }, 'f(x?: int|null)'],
+    ['items', { type: 'array', items: { type: 'string' } }, 'f(x?: list[str])'],
+    [
+      'items of items',
+      { type: 'array', items: { type: 'array', items: { type: 'integer' } } },
+      'f(x?: list[list[int]])',
+    ],
+    [
+      'items that may be null',
+      { type: ['array', 'null'], items: { type: 'integer' } },
+      'f(x?: list[int]|null)',
+    ],
+    ['items of any type', { type: 'array' }, 'f(x?: list)'],
+    ['places of a list', { type: 'array', prefixItems: [{ type: 'number' }, {}] }, 'f(x?: list[float, any])'],
+    ['an object', { type: 'object' }, 'f(x?: dict)'],
+    [
+      'an object’s values',
+      { type: 'object', additionalProperties: { type: 'integer' } },
+      'f(x?: dict[str, int])',
+    ],
+    ['a reference', { $ref: '#/$defs/Address' }, 'f(x?: {city: str, zip?: int})'],
+    [
+      'references in a list',
+      { type: 'array', items: { $ref: '#/$defs/Address' } },
+      'f(x?: list[{city: str, zip?: int}])',
+    ],
+    [
+      'a reference in allOf',
+      { allOf: [{ $ref: '#/$defs/Address' }], default: null },
+      'f(x?: {city: str, zip?: int})',
+    ],
+    ['a reference with an escaped name', { $ref: '#/$defs/a~1b' }, 'f(x?: 1|2)'],
+    ['a cycle', { $ref: '#/$defs/Node' }, 'f(x?: {value?: float, next?: Node|null})'],
+    ['a reference to itself', { $ref: '#/$defs/Loop' }, 'f(x?: Loop)'],
+    ['a reference to nothing', { $ref: '#/$defs/Missing' }, 'f(x?: Missing)'],
+    ['a type without a short form', { type: 'constructor' }, 'f(x?: constructor)'],
+  ])('%s', (_, property, signature) => {
+    expect(signatureOf({ x: property }, definitions)).toBe(signature);
+  });
+
+  it.each([
+    null,
+    true,
+    false,
+    {},
+    [],
+    'text',
+    3,
+    { type: null },
+    { enum: [] },
+    { anyOf: [true, { type: 'null' }] },
+  ])('an argument of which the schema says nothing: %j', (property) => {
+    expect(signatureOf({ x: property, y: { type: 'integer' } }, { required: ['x'] })).toBe('f(x, y?: int)');
+  });
+
+  it.each([null, true, 'x', { x: true }])('the arguments where `required` is %j', (required) => {
+    expect(signatureOf({ x: { type: 'integer' } }, { required })).toBe('f(x?: int)');
+  });
+
+  it.each([null, true, [], undefined])('the tool where its properties are %j', (properties) => {
+    expect(signatureOf(properties)).toBe('f()');
+  });
+});
+
+it('ends with a name where a type would be endless', () => {
+  let deep: object = { type: 'string' };
+  for (let level = 0; level < 500; level++) deep = { type: 'array', items: deep };
+  expect(signatureOf({ x: deep })).toMatch(/^f\(x\?: (list\[){1,20}list\]{1,20}\)$/);
+  const wide = Object.fromEntries(
+    Array.from({ length: 30 }, (_, level) => [
+      `T${level}`,
+      {
+        type: 'object',
+        properties: { a: { $ref: `#/$defs/T${level + 1}` }, b: { $ref: `#/$defs/T${level + 1}` } },
+      },
+    ]),
+  );
+  const text = signatureOf({ x: { $ref: '#/$defs/T0' } }, { $defs: { ...wide, T30: { type: 'string' } } });
+  expect(text.length).toBeLessThan(700);
+});
+
+it('lists each tool that can be called once', () => {
+  const listed = [
+    ...[
+      { name: 'a', description: 'first' },
+      { description: 'nameless' },
+      { name: '' },
+      { name: 7 },
+      null,
+      'b',
+    ],
+    ...[{ name: 'a', description: 'second' }, { name: 'a' }],
+    { type: 'function', function: { name: 'c', parameters: { properties: { x: { type: 'string' } } } } },
+  ];
+  expect(readTools(listed).map(({ name, description }) => `${name} ${description}`)).toEqual([
+    'a first',
+    'c ',
+  ]);
+  expect(toolListText(readTools(listed), 'signatures')).toBe('a()\nc(x?)');
+  expect(leftOutTools(listed)).toEqual(['5 have no name', 'a is listed 3 times']);
+  expect(leftOutTools([{ name: 'a' }])).toEqual([]);
+  expect(leftOutTools(null)).toEqual([]);
+});
+
+it('leaves out what the demonstrations of the built-in apps teach, as their prompts always did', () => {
+  const text = toolListText(appByName('tracker').tools, 'signatures');
+  expect(text).not.toContain('"');
+  const listed = JSON.parse(JSON.stringify(appByName('tracker').tools)) as unknown;
+  expect(toolListText(readTools(listed), 'signatures')).toBe(text);
+  const [first] = appByName('tracker').tools.filter(({ input_schema }) =>
+    JSON.stringify(input_schema).includes('enum'),
+  );
+  expect(toolListText([{ ...first!, name: 'another' }], 'signatures')).toContain('"|"');
+});
