@@ -104,6 +104,7 @@ async function askServer(
   const stop = signal ? AbortSignal.any([signal, late.signal]) : late.signal;
   const server = environment.url ?? 'Fleet';
   let reason = `${server} did not answer within ${timeoutMs / 1000} s`;
+  let isFull = false;
   for (let pauseMs = minPauseMs; !stop.aborted; pauseMs = Math.min(maxPauseMs, 2 * pauseMs)) {
     try {
       return await kind.tools(environment, task, { timeoutMs, signal: stop });
@@ -111,6 +112,7 @@ async function askServer(
       // Keep the earlier failure: it says more than the deadline's error.
       if (stop.aborted) break;
       reason = (error as Error).message;
+      isFull = error instanceof EnvironmentError && error.reason === 'capacity';
       if (!(error instanceof EnvironmentError) || error.kind !== 'unavailable') break;
     }
     await sleep(pauseMs, undefined, { signal: stop }).catch(() => undefined);
@@ -121,6 +123,8 @@ async function askServer(
     fix:
       environment.kind === 'fleet'
         ? 'see what Fleet says of the key and the environment: `longhaul doctor --spec`'
-        : 'start the server, or correct the url',
+        : isFull
+          ? 'close the clients that hold its places, restart it, or give it more places (max_concurrent_envs)'
+          : 'start the server, or correct the url',
   };
 }

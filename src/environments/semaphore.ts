@@ -4,6 +4,8 @@ import { awakeNow } from '../base/awake-clock.js';
 export interface Semaphore {
   /** Takes one place, or all. Resolves with a function that releases them once. Rejects with the signal's reason when it aborts. */
   acquire(signal: AbortSignal, wanted?: 'one' | 'all'): Promise<() => void>;
+  /** Places that there are now, taken or not, and how many callers wait for one. */
+  readonly crowd: { places: number; waiting: number };
   /** Lowers the number of places for ever, at least to 1. Places that are taken stay taken. */
   limitTo(places: number): void;
   /** Same, because the server says that it has no more now. It may be restarted with more, so the number doubles after each minute. */
@@ -53,6 +55,9 @@ export function createSemaphore(places: number, now: () => number = awakeNow): S
   }
 
   return {
+    get crowd() {
+      return { places: limit, waiting: queue.length };
+    },
     async acquire(signal, wanted = 'one') {
       signal.throwIfAborted();
       const count = await new Promise<number>((resolve, reject) => {

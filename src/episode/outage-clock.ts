@@ -23,10 +23,36 @@ export interface OutageOptions {
 
 /** Thrown if the environment is down for longer than `maxWaitMs` (R25). */
 export class EnvironmentsUnavailable extends Error {
-  constructor(message: string, options?: ErrorOptions) {
+  /** What a person has to do, where it is not to start the server; else null. */
+  readonly remedy: string | null;
+
+  constructor(
+    message: string,
+    { remedy = null, ...options }: ErrorOptions & { remedy?: string | null } = {},
+  ) {
     super(message, options);
     this.name = 'EnvironmentsUnavailable';
+    this.remedy = remedy;
   }
+}
+
+/** The server answers, but other sessions have held all its places for the whole wait. Null if `cause` says something else. */
+export function heldPlaces(
+  envKey: string,
+  waitedS: number,
+  cause: EnvironmentError,
+): EnvironmentsUnavailable | null {
+  if (cause.reason !== 'capacity') return null;
+  return new EnvironmentsUnavailable(
+    `All places of the environment server of ${envKey} have been held by other sessions for ${Math.round(waitedS)} s, ` +
+      `and none was freed (${cause.message})`,
+    {
+      cause,
+      remedy:
+        'Close the clients that hold the places (another run, a notebook, a lost machine), or restart the environment server, which ends ' +
+        'their sessions; or give it more places (max_concurrent_envs)',
+    },
+  );
 }
 
 const minPauseMs = 100;
@@ -54,10 +80,13 @@ export function outageClock(
       for (;;) {
         const leftMs = downSince + maxWaitMs - awakeNow();
         if (leftMs <= 0) {
-          throw new EnvironmentsUnavailable(
-            `The environment of ${envKey} has been down for ${Math.round(maxWaitMs / 1000)} s ` +
-              `(${cause.message}). Make sure that it answers, then resume the run`,
-            { cause },
+          throw (
+            heldPlaces(envKey, maxWaitMs / 1000, cause) ??
+            new EnvironmentsUnavailable(
+              `The environment of ${envKey} has been down for ${Math.round(maxWaitMs / 1000)} s ` +
+                `(${cause.message}). Make sure that it answers, then resume the run`,
+              { cause },
+            )
           );
         }
         onWait?.({ reason: cause.message, until: Date.now() + leftMs });

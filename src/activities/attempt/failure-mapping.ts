@@ -7,6 +7,7 @@ import { maxSameFailures } from './repeated-failures.js';
 import { currentScope, repeatedFailures } from './scope.js';
 import { type AttemptScope } from '../../policy/attended.js';
 import { EngineError } from '../../engine/policy-engine.js';
+import { EnvironmentsUnavailable } from '../../episode/outage-clock.js';
 import { UnreadableRecord } from '../../store/objects/store-errors.js';
 
 /** Characters of a message that go into the workflow's history. */
@@ -60,7 +61,8 @@ function mapped(error: unknown): Error {
       type: error.name,
       nonRetryable: true,
       cause: error,
-      ...(error instanceof UnreadableRecord && error.remedy !== null
+      ...((error instanceof UnreadableRecord || error instanceof EnvironmentsUnavailable) &&
+      error.remedy !== null
         ? { details: [{ remedy: error.remedy } satisfies FailureDetail] }
         : {}),
     });

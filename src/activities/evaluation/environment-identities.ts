@@ -10,7 +10,7 @@ import { awakeNow } from '../../base/awake-clock.js';
 import { EnvironmentError } from '../../environments/environment.js';
 import type { EnvironmentFacts } from '../../environments/environment-kind.js';
 import { environmentKind } from '../../environments/environment-kinds.js';
-import { EnvironmentsUnavailable } from '../../episode/outage-clock.js';
+import { EnvironmentsUnavailable, heldPlaces } from '../../episode/outage-clock.js';
 import { inOrder } from '../../environments/tool-results.js';
 import { environmentOf, isBuiltIn } from '../../spec/environments/environment-of.js';
 import type { EnvironmentIdentities } from '../../spec/records/evaluation-records.js';
@@ -96,10 +96,8 @@ async function factsOf(name: string, asking: Asking): Promise<EnvironmentFacts> 
 }
 
 function unavailable(name: string, { maxWaitS }: Asking, cause: EnvironmentError): EnvironmentsUnavailable {
-  return new EnvironmentsUnavailable(
-    `The environment server of ${name} did not list its tools within ${maxWaitS} s (${cause.message}). Make sure that it answers, then resume the run`,
-    { cause },
-  );
+  const message = `The environment server of ${name} did not list its tools within ${maxWaitS} s (${cause.message}). Make sure that it answers, then resume the run`;
+  return heldPlaces(name, maxWaitS, cause) ?? new EnvironmentsUnavailable(message, { cause });
 }
 
 /** Waiting does not help: a person must correct the address, the key or the server. */

@@ -42,6 +42,9 @@ export interface OpenEnvOptions extends Omit<ServerOptions, 'secrets'>, Partial<
 
 type Phase = 'open' | 'call' | 'grade';
 
+/** With so many waiting episodes for each place, the wait is reported. */
+const crowdFactor = 8;
+
 export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBackend {
   const { url, gradingToken, callTimeoutMs = 60_000, maxSessions, tools: scope = 'episode' } = options;
   const { reward = 'last', success_at = 1, no_call, sessions, made } = options;
@@ -230,6 +233,17 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     return tools;
   }
 
+  /** Why episodes are slow: very few of those that wait can play at once. Null if that is not so. */
+  function crowdText(): string | null {
+    const { places: most, waiting } = places.crowd;
+    if (waiting === 0 || (most > 1 && waiting < crowdFactor * most)) return null;
+    const more =
+      server.transport === 'http'
+        ? 'a server without /ws has one world'
+        : 'raise max_concurrent_envs of the server, or max_sessions if the spec sets it';
+    return `it plays ${most} ${most === 1 ? 'episode' : 'episodes'} at a time, so the others wait: ${more}`;
+  }
+
   async function open(task: Task, openOptions: OpenOptions, signal: AbortSignal): Promise<Environment> {
     if (closed) throw new Error('the environment backend is closed');
     if (!breaker.allowsCalls)
@@ -241,7 +255,10 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     const pauses = new Backoff([50, 2000]);
     let refusedMs = 0;
     for (;;) {
-      const release = await places.acquire(signal, openOptions.alone ? 'all' : 'one');
+      const acquiring = places.acquire(signal, openOptions.alone ? 'all' : 'one');
+      const crowd = crowdText();
+      if (crowd !== null) openOptions.onWait?.(crowd);
+      const release = await acquiring;
       let connection: OpenEnvConnection | undefined;
       try {
         const started = await start(task, openOptions, signal);
@@ -264,6 +281,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
         const pauseMs = pauses.next();
         refusedMs += pauseMs;
         if (refusedMs > callTimeoutMs) throw error;
+        openOptions.onWait?.(`other sessions hold its places: ${error.message}`);
         await sleep(pauseMs, signal);
       }
     }

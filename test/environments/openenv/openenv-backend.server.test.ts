@@ -368,6 +368,37 @@ describe('a server that breaks the protocol', () => {
 });
 
 describe('many episodes', () => {
+  it('on one place are slow, which they say while they wait; with enough places they say nothing', async () => {
+    const waits = async (maxSessions: number): Promise<string[]> => {
+      const backend = connect((await serve({ maxSessions })).url, { maxSessions: 400 });
+      const said = new Set<string>();
+      await Promise.all(
+        Array.from({ length: 32 }, async (_, number) => {
+          const opening = { seed: 7, episodeId: `ep${number}`, tryNumber: 0 };
+          const onWait = (reason: string) => said.add(reason);
+          const env = await backend.open(counterTask(1), { ...opening, onWait }, quiet);
+          await env.close();
+        }),
+      );
+      return [...said].filter((reason) => !reason.startsWith('other sessions hold its places'));
+    };
+    expect(await waits(1)).toEqual([
+      'it plays 1 episode at a time, so the others wait: raise max_concurrent_envs of the server, or max_sessions if the spec sets it',
+    ]);
+    expect(await waits(32)).toEqual([]);
+  });
+
+  it('say that other sessions hold the places', async () => {
+    const { url } = await serve({ maxSessions: 1 });
+    const holder = await open(connect(url));
+    const said: string[] = [];
+    const opening = { seed: 7, episodeId: 'ep', tryNumber: 0, onWait: (reason: string) => said.push(reason) };
+    const hasty = connect(url, { callTimeoutMs: 300 }).open(counterTask(1), opening, quiet);
+    await expect(hasty).rejects.toMatchObject({ kind: 'unavailable', reason: 'capacity' });
+    expect(said[0]).toMatch(/^other sessions hold its places: http/);
+    await holder.close();
+  });
+
   it('256 at once leave no session and no world open', async () => {
     const server = await serve();
     const backend = connect(server.url, { maxSessions: 256 });
