@@ -1,5 +1,4 @@
 // Writes the type that a JSON Schema describes in the short form of a signature. A server's schema may be anything, also no schema at all.
-import { isObject } from '../environments/tool-results.js';
 
 const shortTypes = new Map([
   ['string', 'str'],
@@ -116,6 +115,10 @@ function union(parts: readonly string[]): string {
 /** Of a union in a union, too: `int|null` and `null` are `int|null`. */
 function membersOf(text: string): string[] {
   return /^[\w|]+$/.test(text) ? text.split('|') : [text];
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function named({ type, properties, items }: Record<string, unknown>): string {

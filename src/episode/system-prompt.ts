@@ -30,7 +30,7 @@ function shortPrompt({ env_variables, tools, sampling, format, quote }: SystemPr
   return [
     ['Call one tool a turn, then say <done>.', ...facts].join(' '),
     format.example.short,
-    quote(toolListText(tools, sampling.tools_format)),
+    quote(toolListText(tools, sampling.tools_format, { isShort: true })),
   ].join('\n');
 }
 

@@ -74,7 +74,7 @@ const generator = z.strictObject({
   system_prompt: z
     .enum(['skyrl', 'short'])
     .default('skyrl')
-    .describe('`short`: a few lines, for small models'),
+    .describe('`short`: a few lines, for small models; signatures leave out the values of enumerations'),
   max_output_chars: count.default(10_000).describe('most characters of a tool result that the model sees'),
   max_episode_failures: countOrZero
     .default(3)

@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { appByName } from '../../src/environments/apps/registry.js';
 import { leftOutTools, readTools } from '../../src/environments/tool-results.js';
+import { systemPrompt } from '../../src/episode/system-prompt.js';
 import { toolListText } from '../../src/episode/tool-list.js';
 
 function signatureOf(properties: unknown, more: object = {}): string {
@@ -142,13 +143,15 @@ it('lists each tool that can be called once', () => {
   expect(leftOutTools(null)).toEqual([]);
 });
 
-it('leaves out what the demonstrations of the built-in apps teach, as their prompts always did', () => {
-  const text = toolListText(appByName('tracker').tools, 'signatures');
-  expect(text).not.toContain('"');
-  const listed = JSON.parse(JSON.stringify(appByName('tracker').tools)) as unknown;
-  expect(toolListText(readTools(listed), 'signatures')).toBe(text);
-  const [first] = appByName('tracker').tools.filter(({ input_schema }) =>
-    JSON.stringify(input_schema).includes('enum'),
-  );
-  expect(toolListText([{ ...first!, name: 'another' }], 'signatures')).toContain('"|"');
+it('leaves out the values of enumerations in a short prompt, as the demonstrations of small models teach them', () => {
+  const { tools } = appByName('tracker');
+  const promptOf = (system_prompt: 'short' | 'skyrl') =>
+    systemPrompt({ env_variables: {}, tools, sampling: { system_prompt, tools_format: 'signatures' } });
+  expect(promptOf('short')).not.toContain('"open"|"closed"');
+  expect(promptOf('skyrl')).toContain('"open"|"closed"');
+  const nullable = {
+    name: 'f',
+    inputSchema: { properties: { x: { type: ['string', 'null'], enum: ['a', null] } } },
+  };
+  expect(toolListText(readTools([nullable]), 'signatures', { isShort: true })).toBe('f(x?: str|null)');
 });

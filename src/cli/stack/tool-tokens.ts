@@ -17,11 +17,11 @@ export async function toolTokensText(
   tools: readonly ToolSpec[],
   { model, generator }: Pick<RunSpec, 'model' | 'generator'>,
 ): Promise<string> {
-  const { tools_format, max_input_length: most } = generator;
+  const { tools_format, system_prompt, max_input_length: most } = generator;
   const text = await readFile(model.tokenizer, 'utf8').catch(() => null);
   const tokenizer = text === null ? null : loadTokenizer(text);
   const tokensIn = async (format: Formats): Promise<number> => {
-    const list = toolListText(tools, format);
+    const list = toolListText(tools, format, { isShort: system_prompt === 'short' });
     return tokenizer
       ? (await tokenizer.encodeLong(list)).length
       : Math.ceil(list.length / charactersPerToken);
