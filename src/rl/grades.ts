@@ -49,9 +49,10 @@ const fixes: Record<string, string> = {
   open: 'Make the server answer reset and list_tools for these tasks, or name the server that has them',
   call: 'Fix the tools of the server',
   grade:
-    'Make the server return a number as reward with its last observation, or set grading_token_env if it grades by token',
+    'Make the server return a number as reward with its last observation, set grading_token_env if it grades by token, or set no_call: 0 if ' +
+    'the episodes make no call, and doing nothing solves no task',
   timeout: 'Raise generator.call_timeout_s in a run with a new name, or make the server faster',
-  socket_lost: 'Read the log of the server: it closes the connection during these calls',
+  socket_lost: 'Read the log of the server: the connection ends during these calls, as the reason says',
   prompt_too_long:
     'Raise max_input_length and max_sequence_length in a run with a new name, or use shorter tasks',
 };

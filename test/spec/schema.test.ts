@@ -180,6 +180,11 @@ describe('a wrong value', () => {
       /URL like http/,
     ],
     ['environments', (spec) => (spec.environments = []), /at least 1 entries/],
+    [
+      'environments[0].no_call',
+      (spec) => (spec.environments = [{ env_key: 'a', url: 'http://x:1', no_call: 1 }]),
+      /unknown/,
+    ],
     ['retention.keep_last', (spec) => (spec['retention'] = { keep_last: 0 }), /at least 1, not 0/],
     ['budget.max_tokens', (spec) => (spec['budget'] = { max_tokens: 0 }), /at least 1, not 0/],
     ['budget.max_wall_s', (spec) => (spec['budget'] = { max_wall_s: 0 }), /more than 0, not 0/],
@@ -272,6 +277,11 @@ describe('an impossible combination', () => {
     [
       'environments[0].sessions',
       (spec) => (spec.environments = [{ env_key: 'tracker', sessions: 'attached' }]),
+    ],
+    ['environments[0].no_call', (spec) => (spec.environments = [{ env_key: 'tracker', no_call: 0 }])],
+    [
+      'environments[0].no_call',
+      (spec) => (spec.environments = [{ env_key: 'tracker', kind: 'fleet', no_call: 'unknown' }]),
     ],
     [
       'environments[0].sessions',

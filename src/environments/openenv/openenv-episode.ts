@@ -125,7 +125,11 @@ export function openEnvEpisode(parts: EpisodeParts): Environment {
     if (rule.reward === 'sum' && rewards.length > 0) return graded(rewards, said);
     if (newest.value !== null) return graded([newest.value], said);
     const fixes = gradingToken === null ? ['set grading_token_env if the server grades by token'] : [];
-    if (hasActed) throw new NoReward(`${url} gave no reward and no grade; ${fixes[0] ?? 'it cannot grade'}`);
+    // OpenEnv's own server writes NaN as null.
+    if (hasActed)
+      throw new NoReward(
+        `${url} gave no reward and no grade; ${fixes[0] ?? 'it cannot grade'} (a reward of NaN arrives as none, too)`,
+      );
     if (gradeOfNoCall(contract.kind, rule) === 0)
       return graded([0], 'no call was made, and the reset gave no reward');
     if (rule.no_call === undefined) fixes.push('set no_call: 0 if doing nothing solves no task');

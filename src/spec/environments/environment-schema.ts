@@ -76,7 +76,7 @@ export const environment = z.strictObject({
     .exactOptional()
     .describe('reward of a solved task; rewards are divided by it; absent: 1'),
   no_call: z
-    .union([z.literal(0), z.literal('unknown')])
+    .literal([0, 'unknown'])
     .exactOptional()
     .describe(
       'grade of an episode without a call whose reset gave no reward; absent: `unknown`, and 0 with `reward: sum` or `contract: gym`',
