@@ -94,3 +94,15 @@ export function createSemaphore(places: number, now: () => number = awakeNow): S
     },
   };
 }
+
+/** With so many waiting episodes for each place, the wait is reported. */
+const crowdFactor = 8;
+
+/** Why episodes are slow: very few of those that wait can play at once. Null if that is not so. `hasOneWorld`: the server can have no more. */
+export function crowdText({ places, waiting }: Semaphore['crowd'], hasOneWorld: boolean): string | null {
+  if (waiting === 0 || (places > 1 && waiting < crowdFactor * places)) return null;
+  const more = hasOneWorld
+    ? 'a server without /ws has one world'
+    : 'raise max_concurrent_envs of the server, or max_sessions if the spec sets it';
+  return `it plays ${places} ${places === 1 ? 'episode' : 'episodes'} at a time, so the others wait: ${more}`;
+}

@@ -20,7 +20,7 @@ import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-c
 import { openEnvEpisode } from './openenv-episode.js';
 import type { RewardRule } from './observed-reward.js';
 import { type Contract, OpenEnvServer, type ServerOptions } from './openenv-server.js';
-import { createSemaphore, type Semaphore } from '../semaphore.js';
+import { createSemaphore, crowdText, type Semaphore } from '../semaphore.js';
 import { createSocketPool } from './socket-pool.js';
 import { inOrder, isObject, leftOutTools, readTools } from '../tool-results.js';
 
@@ -41,9 +41,6 @@ export interface OpenEnvOptions extends Omit<ServerOptions, 'secrets'>, Partial<
 }
 
 type Phase = 'open' | 'call' | 'grade';
-
-/** With so many waiting episodes for each place, the wait is reported. */
-const crowdFactor = 8;
 
 export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBackend {
   const { url, gradingToken, callTimeoutMs = 60_000, maxSessions, tools: scope = 'episode' } = options;
@@ -233,17 +230,6 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     return tools;
   }
 
-  /** Why episodes are slow: very few of those that wait can play at once. Null if that is not so. */
-  function crowdText(): string | null {
-    const { places: most, waiting } = places.crowd;
-    if (waiting === 0 || (most > 1 && waiting < crowdFactor * most)) return null;
-    const more =
-      server.transport === 'http'
-        ? 'a server without /ws has one world'
-        : 'raise max_concurrent_envs of the server, or max_sessions if the spec sets it';
-    return `it plays ${most} ${most === 1 ? 'episode' : 'episodes'} at a time, so the others wait: ${more}`;
-  }
-
   async function open(task: Task, openOptions: OpenOptions, signal: AbortSignal): Promise<Environment> {
     if (closed) throw new Error('the environment backend is closed');
     if (!breaker.allowsCalls)
@@ -256,7 +242,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     let refusedMs = 0;
     for (;;) {
       const acquiring = places.acquire(signal, openOptions.alone ? 'all' : 'one');
-      const crowd = crowdText();
+      const crowd = crowdText(places.crowd, server.transport === 'http');
       if (crowd !== null) openOptions.onWait?.(crowd);
       const release = await acquiring;
       let connection: OpenEnvConnection | undefined;
