@@ -36,6 +36,8 @@ export interface PreparedDataset {
   excluded: Record<string, number>;
   /** Demonstrations by kind. */
   demonstrations: Record<string, number>;
+  /** Tasks that the teacher did not solve, by what came of its tries: the most frequent 12. Absent: none. */
+  untaught?: Record<string, number>;
   /** What is probably wrong with it. Absent: nothing. */
   warnings?: string[];
 }

@@ -65,6 +65,10 @@ export const datasetSpecSchema = z.strictObject({
     .enum(['keep', 'leave_out'])
     .default('keep')
     .describe('whether tasks without a solution, given or taught, stay in the dataset'),
+  repeats: count
+    .max(100)
+    .exactOptional()
+    .describe('how often a solution is played again, which must get the same grade each time; absent: 1'),
   parallel: count.default(8).describe('tasks of an entry of `environments` that are played at once'),
 });
 

@@ -4,10 +4,14 @@ import type { OrchestratorDeps } from '../orchestrator-deps.js';
 import { datasetWarnings } from '../../data/dataset-warnings.js';
 import { readDatasetItems } from '../../data/prepared-dataset.js';
 import { finishDataset as finishOnThread } from '../../data/preparation/preparation.js';
+import { untaughtReasons } from '../../data/preparation/solved-tasks.js';
 import { datasetId, parseDatasetSpec } from '../../spec/dataset-spec.js';
 import type { Task } from '../../spec/records/task.js';
 import { datasetManifestKey, gatheredKey } from '../../store/objects/layout.js';
 import { readRecord, requireRecord } from '../../store/records/records.js';
+
+/** The result of a workflow is small. */
+const shownReasons = 12;
 
 export async function finishDataset(
   { store }: Pick<OrchestratorDeps, 'store'>,
@@ -16,16 +20,18 @@ export async function finishDataset(
 ): Promise<PreparedDataset> {
   const { name, version } = parseDatasetSpec(input.spec);
   const key = datasetManifestKey(name, version);
+  const gathered = await requireRecord(store, gatheredKey(name, version), 'gathered');
   if ((await readRecord(store, key, 'dataset')) === null) {
-    const gathered = await requireRecord(store, gatheredKey(name, version), 'gathered');
     await finishOnThread(store.address, gathered, signal);
   }
   const manifest = await requireRecord(store, key, 'dataset');
   const { train_tasks, held_out_tasks, demonstrations, prepared } = manifest;
   const dataset = datasetId({ name, version });
   const warnings = datasetWarnings(await readDatasetItems<Task>(store, manifest, 'tasks.jsonl'));
+  const untaught = Object.entries(await untaughtReasons(store, gathered)).slice(0, shownReasons);
   return {
     ...{ dataset, train_tasks, held_out_tasks, demonstrations, excluded: prepared?.excluded ?? {} },
+    ...(untaught.length > 0 ? { untaught: Object.fromEntries(untaught) } : {}),
     ...(warnings.length > 0 ? { warnings } : {}),
   };
 }

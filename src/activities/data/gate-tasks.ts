@@ -101,7 +101,8 @@ async function gatesOf(input: TaskGates): Promise<{ passed: boolean; ungraded?: 
 async function playedGate(input: TaskGates, gate: GateName, gathered: Digest): Promise<GateRecord> {
   const begun = performance.now();
   const ledger = input.ledgerOf(gate);
-  const asked = { ...input, ledger };
+  const { repeats } = input.gathered.spec;
+  const asked = { ...input, ledger, ...(repeats === undefined ? {} : { repeats }) };
   const { explanation, ...result } = await checkGate(input.backend, gate, asked, input.scope.signal);
   return {
     schema: 'longhaul.gate/1',

@@ -5,6 +5,7 @@ import { readSource } from '../../data/data-source.js';
 import { refuseSilentServers, refuseUnplayable } from '../../data/environment-check.js';
 import { writeAsset } from '../../data/dataset-writer.js';
 import { gatherTasks } from '../../data/preparation/preparation.js';
+import { refuseSilentTeacher } from '../../data/preparation/teacher/chat-endpoint.js';
 import { requirePrepared } from '../../data/prepared-dataset.js';
 import { toolListsOf } from '../../data/tool-lists.js';
 import { datasetId, type DatasetSpec, parseDatasetSpec, type TeacherSpec } from '../../spec/dataset-spec.js';
@@ -37,7 +38,10 @@ export async function gatherDataset(
   refuseMissingServers(spec, asked);
   const played = new Set(asked.map((envKey) => environmentOf(spec.environments, envKey)));
   const isPlayed = (environment: EnvironmentSpec): boolean => played.has(environment);
-  await refuseSilentServers(spec.environments, signal, isPlayed);
+  await Promise.all([
+    refuseSilentServers(spec.environments, signal, isPlayed),
+    spec.teacher && refuseSilentTeacher(spec.teacher, signal),
+  ]);
   await refuseUnplayable(spec.environments, signal, examples, isPlayed);
   const tools = canonicalText(await toolListsOf(asked, examples, spec.environments, { signal }));
   const record: GatheredRecord = {

@@ -104,6 +104,10 @@ class Budget implements Spending {
     this.spent.usd += (prompt * price.prompt + completion * price.completion) / 1e6;
   }
 
+  get hasBegun(): boolean {
+    return this.spent.tokens > 0;
+  }
+
   get isOver(): boolean {
     const { max_tokens = Infinity, max_usd = Infinity } = this.teacher;
     return this.spent.tokens >= max_tokens || this.spent.usd >= max_usd;

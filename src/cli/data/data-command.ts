@@ -107,12 +107,16 @@ function resultText({
   held_out_tasks,
   excluded,
   demonstrations,
+  untaught = {},
   warnings = [],
 }: PreparedDataset): string {
   return [
     `${dataset}: ${train_tasks} training tasks, ${held_out_tasks} held out`,
     `left out: ${excludedText(excluded)}`,
     `demonstrations, by kind: ${countsText(demonstrations)}`,
+    ...Object.entries(untaught).map(
+      ([reason, count]) => `not solved by the teacher: ${count} ${count === 1 ? 'task' : 'tasks'}, ${reason}`,
+    ),
     ...warnings.map((warning) => `warning: ${warning}`),
     `look at it: longhaul data show ${dataset}`,
     `train on it: in a run's spec, data: {source: ${dataset}}`,

@@ -35,6 +35,8 @@ export interface GateInput {
   solution: Solution;
   /** The first gate's result, which `repeat` compares. */
   first?: { value: number | null };
+  /** How often `repeat` plays; absent: once. */
+  repeats?: number;
   /** Failures of this gate. */
   ledger: FailureLedger;
 }
@@ -49,17 +51,22 @@ export async function checkGate(
   const calls = gate === 'nothing' ? [] : input.solution.calls;
   const finalAnswer = gate === 'nothing' ? '' : input.solution.final_answer;
   const { ledger } = input;
+  const plays = gate === 'repeat' ? (input.repeats ?? 1) : 1;
+  let played = 0;
   for (;;) {
     signal.throwIfAborted();
     try {
-      const episodeId = `gate/${gate}/${input.task.task_key}`.slice(0, 200);
+      const name = played === 0 ? gate : `${gate}-${played + 1}`;
+      const episodeId = `gate/${name}/${input.task.task_key}`.slice(0, 200);
       const tryNumber = ledger.charged;
       const options = { seed, episodeId, tryNumber, alone: ledger.suspect };
       const environment = await backend.open(input.task, options, signal);
-      const played = await play(environment, input.task, { calls, finalAnswer, tryNumber }).finally(() =>
+      const grade = await play(environment, input.task, { calls, finalAnswer, tryNumber }).finally(() =>
         environment.close(),
       );
-      return judged(gate, played, input);
+      const result = judged(gate, grade, input);
+      played += 1;
+      if (!result.passed || played === plays) return withCount(result, played, plays);
     } catch (error) {
       if (!(error instanceof EnvironmentError) || !ledger.add(failureOf(error, 'open'))) throw error;
       if (ledger.charged < maxFailures) {
@@ -70,6 +77,14 @@ export async function checkGate(
       return { passed: false, value: null, errors: 0, reason };
     }
   }
+}
+
+/** Says which of several plays a failure is of. */
+function withCount(result: GateResult, played: number, plays: number): GateResult {
+  const { reason } = result;
+  return reason === undefined || plays === 1
+    ? result
+    : { ...result, reason: `${reason} (time ${played} of ${plays})` };
 }
 
 interface Played {

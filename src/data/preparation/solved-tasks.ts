@@ -62,6 +62,34 @@ export async function solvedTasks(
 
 export const isSuccess = ({ value }: Pick<TaughtRecord, 'value'>): boolean => value !== null && isPass(value);
 
+/** Why tasks have no solution although there is a teacher: the number of tasks by what came of their tries. */
+export async function untaughtReasons(
+  store: ObjectStore,
+  gathered: GatheredRecord,
+): Promise<Record<string, number>> {
+  if (!gathered.spec.teacher) return {};
+  const { tasks, solutions } = await gatheredItems(store, gathered);
+  const unsolved = tasks.filter(({ task_key }) => !solutions.has(task_key));
+  const counts: Record<string, number> = {};
+  await inParallel(unsolved, async ({ task_key }) => {
+    const tries = await triesOf(store, gathered, task_key);
+    if (tries.some(isSuccess)) return;
+    const reason = whyUntaught(tries);
+    counts[reason] = (counts[reason] ?? 0) + 1;
+  });
+  return Object.fromEntries(Object.entries(counts).sort(([a, n], [b, m]) => m - n || (a < b ? -1 : 1)));
+}
+
+/** In words that tasks of one kind share. */
+export function whyUntaught(tries: readonly Pick<TaughtRecord, 'value' | 'reason' | 'calls'>[]): string {
+  if (tries.length === 0) return 'not tried: the budget was spent before';
+  const times = tries.length === 1 ? 'in one try' : `in ${tries.length} tries`;
+  const values = tries.flatMap(({ value }) => value ?? []);
+  if (values.length === 0) return `no grade ${times}: ${tries.at(-1)?.reason ?? 'no reason is known'}`;
+  const acted = tries.some(({ calls }) => calls.length > 0);
+  return `graded ${Math.max(...values)} at best ${times}${acted ? '' : ', none of which called a tool'}`;
+}
+
 /** The teacher's tries of a task, in the order of samples. */
 export async function triesOf(
   store: ObjectStore,

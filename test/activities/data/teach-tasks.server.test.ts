@@ -45,6 +45,7 @@ beforeAll(async () => {
     let text = '';
     request.on('data', (piece: Buffer) => (text += piece.toString()));
     request.on('end', () => {
+      if (request.method === 'GET') return void response.writeHead(404).end();
       const sent = JSON.parse(text) as Asked;
       asked.push({ ...sent, key: request.headers.authorization });
       const { status = 200, body } = answer(sent.messages, sent);
@@ -115,6 +116,7 @@ describe('a teacher', () => {
       train_tasks: 3,
       excluded: { unsolved: 1 },
       demonstrations: { solution: 3 },
+      untaught: { 'graded 0 at best in 2 tries': 1 },
     });
     const v1 = await requirePrepared(store, 'taught@v1', '');
     const [shown] = await readDatasetItems<Demonstration>(store, v1, 'demonstrations.jsonl');
@@ -179,6 +181,44 @@ describe('a teacher', () => {
     expect(asked[0]).toMatchObject({ max_tokens: 77 });
     expect(asked[1]).toMatchObject({ max_completion_tokens: 77 });
   });
+
+  it('that answers garbage once is asked again', async () => {
+    let answers = 0;
+    answer = (messages) => (++answers % 4 === 2 ? { body: { hello: 1 } } : countsUp(messages));
+    const { taught } = await prepare(specOf('g1'));
+    expect(taught).toMatchObject({ solved: 3 });
+  });
+
+  it('that answers garbage to one task loses its tries alone, and the result says why', async () => {
+    answer = (messages) =>
+      messages[1]?.content.includes('to 2') ? { body: { hello: 1 } } : countsUp(messages);
+    const { taught, result } = await prepare(specOf('g2'));
+    expect(taught).toMatchObject({ solved: 2 });
+    expect(Object.keys(result.untaught ?? {})).toEqual([
+      expect.stringMatching(/^graded 0 at best in 2 tries/),
+      expect.stringMatching(
+        /^no grade in 2 tries: no answer of the teacher: .* does not answer as a chat endpoint/,
+      ),
+    ]);
+  });
+
+  it('that calls tools by OpenAI’s fields is read', async () => {
+    const tokens = { prompt_tokens: 100, completion_tokens: 10 };
+    const called = [{ id: 'c', type: 'function', function: { name: 'increment', arguments: '{}' } }];
+    answer = (messages) => {
+      const { body } = countsUp(messages) as { body: { choices: { message: { content: string } }[] } };
+      const content = body.choices[0]?.message.content ?? '';
+      return content === increment
+        ? { body: { choices: [{ message: { content: null, tool_calls: called } }], usage: tokens } }
+        : said(content);
+    };
+    expect((await prepare(specOf('g3'))).taught).toMatchObject({ solved: 3 });
+  });
+
+  it('that is not there is one error within seconds', async () => {
+    const spec = specOf('g4', { url: 'http://127.0.0.1:9/v1' });
+    await expect(prepare(spec)).rejects.toThrow(/teacher\.url: http:\/\/127\.0\.0\.1:9\/v1 does not answer/);
+  }, 60_000);
 
   it('that refuses a conversation loses the try alone', async () => {
     answer = (messages) =>

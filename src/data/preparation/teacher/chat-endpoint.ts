@@ -1,21 +1,16 @@
 // Asks an OpenAI-compatible endpoint for the next message of a conversation.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { z } from 'zod';
 import { awakeNow } from '../../../base/awake-clock.js';
 import { Backoff } from '../../../base/backoff.js';
 import { keepSecret, withoutKnownSecrets } from '../../../base/known-secrets.js';
 import { joinSignals } from '../../../base/releasable-abort-signal.js';
 import { InvalidSpec } from '../../../spec/invalid-spec.js';
 import type { TeacherSpec } from '../../../spec/dataset-spec.js';
+import { type BadReply, type ChatReply, readReply } from './chat-reply.js';
 
 export interface ChatMessage {
   role: 'system' | 'user' | 'assistant';
   content: string;
-}
-
-export interface ChatReply {
-  text: string;
-  tokens: { prompt: number; completion: number };
 }
 
 /** Limit of one request: a teacher may think for long. */
@@ -24,10 +19,12 @@ const answerWithinMs = 10 * 60_000;
 const patienceMs = 15 * 60_000;
 const pauses = [500, 30_000] as const;
 
-const reply = z.object({
-  choices: z.array(z.object({ message: z.object({ content: z.string().nullish() }) })).min(1),
-  usage: z.object({ prompt_tokens: z.int().min(0), completion_tokens: z.int().min(0) }).nullish(),
-});
+/** Answers in a row that cannot be read: then the try is lost. */
+const maxBadReplies = 3;
+/** Tries in a row that are lost so: then the endpoint is no chat endpoint any more. */
+const maxLostTries = 5;
+/** Tries lost since the last answer that was read, by the settings of one activity. */
+const lostTries = new WeakMap<TeacherSpec, number>();
 
 /** The endpoint refuses this conversation, and would refuse it again. */
 export class RefusedConversation extends Error {
@@ -35,19 +32,36 @@ export class RefusedConversation extends Error {
 }
 
 /**
- * Waits while the endpoint is away or asks for patience. Throws `InvalidSpec` for a wrong key, address or model, or an endpoint that counts no
- * tokens; `RefusedConversation`; and after 15 minutes the last failure.
+ * `hasAnswered`: an answer of this preparation was read before. Waits while the endpoint is away or asks for patience. Throws `InvalidSpec` for a wrong key, address or model, or an endpoint that counts no
+ * tokens; `RefusedConversation`, also after three answers in a row that cannot be read; and after 15 minutes the last failure.
  */
 export async function nextMessage(
   teacher: TeacherSpec,
   messages: readonly ChatMessage[],
   signal: AbortSignal,
+  hasAnswered: boolean,
 ): Promise<ChatReply> {
   const backoff = new Backoff(pauses);
   const until = awakeNow() + patienceMs;
+  let badReplies = 0;
   for (;;) {
     const answer = await ask(teacher, messages, signal);
-    if ('text' in answer) return answer;
+    if ('text' in answer) {
+      lostTries.set(teacher, 0);
+      return answer;
+    }
+    if ('fix' in answer) {
+      badReplies += 1;
+      const problem = `${teacher.url} ${answer.problem}`;
+      if (badReplies >= maxBadReplies) {
+        const lost = (lostTries.get(teacher) ?? 0) + 1;
+        lostTries.set(teacher, lost);
+        if (!hasAnswered || lost >= maxLostTries) throw badTeacher('url', problem, answer.fix);
+        throw new RefusedConversation(problem);
+      }
+      await sleep(backoff.next(), undefined, { signal });
+      continue;
+    }
     if (awakeNow() > until) {
       // An endpoint that has answered in this try refuses what comes next; else it is away. The server's words could differ at each attempt.
       if (messages.some(({ role }) => role === 'assistant')) throw new RefusedConversation(answer.problem);
@@ -57,12 +71,38 @@ export async function nextMessage(
   }
 }
 
+const reachedWithinMs = 10_000;
+
+/** Throws `InvalidSpec` if nobody answers at the endpoint's address within 10 s, with whatever. */
+export async function refuseSilentTeacher(teacher: TeacherSpec, signal: AbortSignal): Promise<void> {
+  const until = awakeNow() + reachedWithinMs;
+  const backoff = new Backoff(pauses);
+  for (;;) {
+    const limit = joinSignals([signal, AbortSignal.timeout(reachedWithinMs)]);
+    try {
+      const url = `${teacher.url.replace(/\/+$/, '')}/models`;
+      await fetch(url, { redirect: 'manual', headers: authorization(teacher), signal: limit.signal });
+      return;
+    } catch (error) {
+      signal.throwIfAborted();
+      if (error instanceof InvalidSpec) throw error;
+      const { cause, message } = error as Error;
+      const reason = cause instanceof Error ? cause.message : message;
+      if (awakeNow() > until)
+        throw badTeacher('url', `${teacher.url} does not answer: ${reason}`, 'start it, or correct the url');
+    } finally {
+      limit.release();
+    }
+    await sleep(backoff.next(), undefined, { signal });
+  }
+}
+
 async function ask(
   teacher: TeacherSpec,
   messages: readonly ChatMessage[],
   signal: AbortSignal,
   lengthName: 'max_tokens' | 'max_completion_tokens' = 'max_tokens',
-): Promise<ChatReply | { problem: string; waitMs: number }> {
+): Promise<ChatReply | BadReply | { problem: string; waitMs: number }> {
   const { model, temperature, max_generate_length: limit } = teacher;
   const ended = joinSignals([signal, AbortSignal.timeout(answerWithinMs)]);
   try {
@@ -75,7 +115,7 @@ async function ask(
     });
     const text = await response.text();
     const shown = withoutKnownSecrets(`${response.status} ${text}`).slice(0, 300);
-    if (response.ok) return replyIn(teacher, text);
+    if (response.ok) return readReply(text);
     if (response.status === 429 || response.status >= 500) {
       const seconds = Number(response.headers.get('retry-after') ?? 0);
       return { problem: shown, waitMs: Number.isFinite(seconds) ? Math.min(seconds, 60) * 1000 : 0 };
@@ -94,37 +134,6 @@ async function ask(
   } finally {
     ended.release();
   }
-}
-
-function replyIn(teacher: TeacherSpec, text: string): ChatReply {
-  let parsed: ReturnType<typeof reply.safeParse>;
-  try {
-    parsed = reply.safeParse(JSON.parse(text));
-  } catch {
-    throw badTeacher(
-      'url',
-      `${teacher.url} answers with something that is not JSON`,
-      'give the address up to /v1',
-    );
-  }
-  if (!parsed.success)
-    throw badTeacher(
-      'url',
-      `${teacher.url} does not answer as a chat endpoint`,
-      'give the address up to /v1',
-    );
-  const { choices, usage } = parsed.data;
-  if (!usage)
-    throw badTeacher(
-      'url',
-      `${teacher.url} does not count tokens, so no budget can be kept`,
-      'use another endpoint',
-    );
-  const [first] = choices;
-  return {
-    text: first?.message.content ?? '',
-    tokens: { prompt: usage.prompt_tokens, completion: usage.completion_tokens },
-  };
 }
 
 function authorization({ api_key_env: variable }: TeacherSpec): Record<string, string> {

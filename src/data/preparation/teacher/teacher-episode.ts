@@ -28,6 +28,8 @@ export interface Spending {
   add(tokens: Taught['tokens']): void;
   /** The budget is spent: no further turn may be asked for. */
   readonly isOver: boolean;
+  /** Tokens were spent, so the endpoint has answered before. */
+  readonly hasBegun: boolean;
 }
 
 /** The seed of the gates: the solution is checked in the same world. */
@@ -49,7 +51,7 @@ export async function teach(
   const tokens = { prompt: 0, completion: 0 };
   const ask = async (messages: readonly ChatMessage[]): Promise<string> => {
     if (spend.isOver) throw new RefusedConversation('the budget is spent');
-    const reply = await nextMessage(teacher, messages, signal);
+    const reply = await nextMessage(teacher, messages, signal, spend.hasBegun);
     tokens.prompt += reply.tokens.prompt;
     tokens.completion += reply.tokens.completion;
     spend.add(reply.tokens);

@@ -1,0 +1,113 @@
+// Answers of endpoints, read as the turn that a policy would have written.
+import { describe, expect, test } from 'vitest';
+import { readReply } from '../../../src/data/preparation/teacher/chat-reply.js';
+
+const usage = { prompt_tokens: 100, completion_tokens: 10 };
+const read = (message: object) => readReply(JSON.stringify({ choices: [{ message }], usage }));
+const call = '{"name": "refund", "arguments": {"order": 17}}';
+const tagged = `<tool_call>${call}</tool_call>`;
+
+describe('an answer', () => {
+  test.each<[string, object, string]>([
+    ['that is text', { content: 'Done. <done>' }, 'Done. <done>'],
+    [
+      'in parts',
+      {
+        content: [
+          { type: 'text', text: 'Do' },
+          { type: 'text', text: 'ne. <done>' },
+        ],
+      },
+      'Done. <done>',
+    ],
+    [
+      'with reasoning beside it',
+      {
+        content: [
+          { type: 'reasoning', text: 'Hm.' },
+          { type: 'text', text: 'Done. <done>' },
+        ],
+        reasoning_content: 'Hm.',
+      },
+      'Done. <done>',
+    ],
+    [
+      'with a tool call',
+      {
+        content: null,
+        tool_calls: [
+          { id: 'c1', type: 'function', function: { name: 'refund', arguments: '{"order": 17}' } },
+        ],
+      },
+      tagged,
+    ],
+    [
+      'with a tool call whose numbers stay as they were written',
+      {
+        content: 'I look.',
+        tool_calls: [{ function: { name: 'get', arguments: '{"id": 1915883588174806058}' } }],
+      },
+      'I look.\n<tool_call>{"name": "get", "arguments": {"id": 1915883588174806058}}</tool_call>',
+    ],
+    [
+      'with arguments as an object',
+      { tool_calls: [{ function: { name: 'refund', arguments: { order: 17 } } }] },
+      '<tool_call>{"name": "refund", "arguments": {"order":17}}</tool_call>',
+    ],
+    [
+      'with a call without arguments',
+      { tool_calls: [{ function: { name: 'list', arguments: '' } }] },
+      '<tool_call>{"name": "list", "arguments": {}}</tool_call>',
+    ],
+    [
+      'with arguments that are broken',
+      { tool_calls: [{ function: { name: 'list', arguments: '{"a' } }] },
+      '<tool_call>{"name": "list", "arguments": "{\\"a"}</tool_call>',
+    ],
+    [
+      'with OpenAI’s older call',
+      { content: null, function_call: { name: 'refund', arguments: '{"order": 17}' } },
+      tagged,
+    ],
+    [
+      'with a call in a code block',
+      { content: `I refund.\n\`\`\`json\n${call}\n\`\`\`` },
+      `I refund.\n${tagged}`,
+    ],
+    [
+      'with a code block in the tags',
+      { content: `<tool_call>\n\`\`\`json\n${call}\n\`\`\`\n</tool_call>` },
+      tagged,
+    ],
+    ['with the tags in a code block', { content: `\`\`\`\n${tagged}\n\`\`\`` }, tagged],
+    ['that is a call and nothing else', { content: call }, tagged],
+    ['that is in a code block', { content: '```text\nIt is 41. <done>\n```' }, 'It is 41. <done>'],
+    [
+      'that is in a code block before its end',
+      { content: '```\nIt is 41.\n```\n<done>' },
+      'It is 41. <done>',
+    ],
+    [
+      'with code in it',
+      { content: 'See:\n```js\nf({"name": 1})\n```\n<done>' },
+      'See:\n```js\nf({"name": 1})\n```\n<done>',
+    ],
+    [
+      'with a block that is only thought of',
+      { content: `<think>\n\`\`\`json\n${call}\n\`\`\`\n</think>\nNo. <done>` },
+      `<think>\n\`\`\`json\n${call}\n\`\`\`\n</think>\nNo. <done>`,
+    ],
+    ['without words', { content: null }, ''],
+  ])('%s', (_, message, text) => {
+    expect(read(message)).toEqual({ text, tokens: { prompt: 100, completion: 10 } });
+  });
+
+  test.each([
+    ['<html>502</html>', /not JSON/],
+    ['{"error": {"message": "overloaded"}}', /chat endpoint/],
+    ['{"choices": []}', /chat endpoint/],
+    ['{"choices": [{"message": {"content": "x"}}]}', /does not count tokens/],
+  ])('%s is named as what it is', (text, problem) => {
+    expect(readReply(text)).toMatchObject({ problem: expect.stringMatching(problem) as string });
+  });
+});
