@@ -1,4 +1,5 @@
 // Signatures of tools, from the schemas of all kinds that servers publish.
+import { toolFormat } from '../../src/episode/tool-formats/tool-format.js';
 import { describe, expect, it } from 'vitest';
 import { appByName } from '../../src/environments/apps/registry.js';
 import { leftOutTools, readTools } from '../../src/environments/tool-results.js';
@@ -146,7 +147,10 @@ it('lists each tool that can be called once', () => {
 it('leaves out the values of enumerations in a short prompt, as the demonstrations of small models teach them', () => {
   const { tools } = appByName('tracker');
   const promptOf = (system_prompt: 'short' | 'skyrl') =>
-    systemPrompt({ env_variables: {}, tools, sampling: { system_prompt, tools_format: 'signatures' } });
+    systemPrompt({
+      ...{ env_variables: {}, tools, sampling: { system_prompt, tools_format: 'signatures' } },
+      ...{ format: toolFormat('hermes'), quote: (text) => text },
+    });
   expect(promptOf('short')).not.toContain('"open"|"closed"');
   expect(promptOf('skyrl')).toContain('"open"|"closed"');
   const nullable = {
