@@ -2,14 +2,15 @@
 // through (arguments, results, solutions) are read and written here; our own records are plain JSON.
 import { isLosslessNumber, LosslessNumber, parse, stringify } from 'lossless-json';
 
-const tokens = /"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*/g;
+/** Strings and numbers of a JSON text. */
+export const jsonTokens = /"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*/g;
 
 /**
  * Reads JSON text. A number that JavaScript would write in another way becomes a `LosslessNumber`; all other values are as `JSON.parse` reads
  * them. Throws a SyntaxError.
  */
 export function parseJson(text: string): unknown {
-  const written: readonly string[] = text.match(tokens) ?? [];
+  const written: readonly string[] = text.match(jsonTokens) ?? [];
   if (written.every((token) => token.startsWith('"') || isFaithful(token))) return JSON.parse(text);
   if (written.includes('"__proto__"')) throw new SyntaxError('a key is "__proto__"');
   try {
@@ -34,6 +35,7 @@ export function numberIn(value: unknown): number | null {
   return isLosslessNumber(value) ? Number(value.value) : null;
 }
 
-function isFaithful(token: string): boolean {
+/** JavaScript writes the number as it is written here. */
+export function isFaithful(token: string): boolean {
   return String(Number(token)) === token;
 }

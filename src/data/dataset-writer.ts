@@ -1,4 +1,5 @@
 // Stores an immutable dataset version: its files, then its manifest.
+import { parseJson, writeJson } from '../base/json.js';
 import { inParallel } from '../base/in-parallel.js';
 import { sha256Hex } from '../base/sha256.js';
 import type { DatasetManifest } from '../spec/records/manifests.js';
@@ -92,7 +93,7 @@ export async function writeAsset(store: ObjectStore, text: string): Promise<Dige
 }
 
 export function lines(items: readonly object[]): string {
-  return items.map((item) => `${JSON.stringify(item)}\n`).join('');
+  return items.map((item) => `${writeJson(item)}\n`).join('');
 }
 
 /** What `lines` has written. */
@@ -100,5 +101,5 @@ export function jsonItems<T>(text: string): T[] {
   return text
     .split('\n')
     .filter((line) => line !== '')
-    .map((line) => JSON.parse(line) as T);
+    .map((line) => parseJson(line) as T);
 }

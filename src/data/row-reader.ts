@@ -1,5 +1,6 @@
 // Rows of a task file that comes in pieces: one object a line, an array, or `{"tasks": […]}`. No more of the file than a row is held, so
 // that hundreds of megabytes can be read in little memory.
+import { parseJson } from '../base/json.js';
 
 export interface Row {
   /** Where it stands, for problems: `line 3`, or `task 3` of an array. */
@@ -134,7 +135,7 @@ const unreadable = Symbol('unreadable');
 
 function parsed(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseJson(text);
   } catch {
     return unreadable;
   }

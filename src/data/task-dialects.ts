@@ -1,4 +1,5 @@
 // Converts rows of Fleet's task files to our names.
+import { numberIn, writeJson } from '../base/json.js';
 
 /** Their names, and ours. */
 const fleetNames: Readonly<Record<string, string>> = {
@@ -52,7 +53,7 @@ function withoutNull(held: unknown): unknown {
   if (typeof held !== 'object' || held === null || Array.isArray(held)) return held;
   return Object.fromEntries(
     Object.entries(held).flatMap(([name, value]) =>
-      value === null ? [] : [[name, typeof value === 'object' ? JSON.stringify(value) : value]],
+      value === null ? [] : [[name, typeof value === 'object' ? writeJson(value) : value]],
     ),
   );
 }
@@ -67,8 +68,5 @@ export function withTextVariables(row: unknown): unknown {
 }
 
 function textOf(value: unknown): unknown {
-  // A larger whole number was rounded when the row was read: its writer has to put it in quotes.
-  if (typeof value === 'number' && (Number.isSafeInteger(value) || !Number.isInteger(value)))
-    return String(value);
-  return typeof value === 'boolean' ? String(value) : value;
+  return numberIn(value) !== null || typeof value === 'boolean' ? writeJson(value) : value;
 }

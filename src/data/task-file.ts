@@ -1,4 +1,5 @@
 // Parses the `tasks.jsonl` and `demonstrations.jsonl` that users provide. Every problem is reported with its line.
+import { numberIn } from '../base/json.js';
 import { z } from 'zod';
 import { inOneLine, issueProblems } from '../spec/spec-issues.js';
 import { sha256Hex } from '../base/sha256.js';
@@ -13,7 +14,7 @@ const taskSchema = z.strictObject({
   prompt: z.string(),
   env_key: z.string().min(1),
   env_variables: z.record(z.string(), z.string()).default({}),
-  difficulty: z.number().int().min(1).default(1),
+  difficulty: z.preprocess((given) => numberIn(given) ?? given, z.number().int().min(1).default(1)),
   template: z.string().optional(),
   split: z.enum(['train', 'held_out']).default('train'),
   reset: z.record(z.string(), z.unknown()).exactOptional(),

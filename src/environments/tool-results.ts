@@ -1,4 +1,5 @@
 // Converts tool lists and results of OpenEnv and MCP servers into one form: the case of their keys depends on the server's libraries.
+import { numberIn, writeJson } from '../base/json.js';
 import { sha256Hex } from '../base/sha256.js';
 import type { JsonSchemaObject, ToolSpec } from '../spec/records/task.js';
 import type { ContentBlock, ToolResult } from './environment.js';
@@ -158,7 +159,7 @@ function linkLine(uri: string, { name, title, description, size, ...rest }: Json
     ...(label === '' || label === uri ? [] : [label]),
     uri,
     ...[textOf(rest.mimeType ?? rest.mime_type, '')].filter(Boolean),
-    ...(typeof size === 'number' ? [`${size} bytes`] : []),
+    ...(numberIn(size) === null ? [] : [`${numberIn(size)} bytes`]),
   ];
   const words = textOf(description, '').replace(/\s+/g, ' ').trim();
   return `[link: ${facts.join(', ')}${words === '' ? '' : `: ${words}`}]`;
@@ -195,11 +196,11 @@ function modelText(message: string): string {
 }
 
 function compact(value: unknown): string {
-  return JSON.stringify(value) ?? '';
+  return writeJson(value);
 }
 
 export function isObject(value: unknown): value is Json {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+  return typeof value === 'object' && value !== null && !Array.isArray(value) && numberIn(value) === null;
 }
 
 /** `value` if it is a string, otherwise `fallback`. */
@@ -208,7 +209,7 @@ export function textOf(value: unknown, fallback: string): string {
 }
 
 export function isReward(reward: unknown): reward is number | boolean {
-  return Number.isFinite(reward) || typeof reward === 'boolean';
+  return typeof reward === 'boolean' || Number.isFinite(numberIn(reward));
 }
 
 /** The mean and the variance over a group must be finite numbers too. */

@@ -3,6 +3,7 @@
 //
 // A file consists of lines `{checksum} {JSON}`. Each checksum (CRC-32) covers all lines so far, so an entry counts only if every line
 // before it is intact.
+import { parseJson, writeJson } from '../base/json.js';
 import { hash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import type { SamplingKey } from '../engine/policy-engine.js';
@@ -105,7 +106,8 @@ export function encodeLine(
   value: JournalHeader | JournalEntry,
   before: number,
 ): { line: string; check: number } {
-  const json = JSON.stringify(value);
+  // Only a call has numbers from outside, and tokens are many.
+  const json = 'call' in value ? writeJson(value) : JSON.stringify(value);
   const check = crc32(json, before);
   return { line: `${hex(check)} ${json}\n`, check };
 }
@@ -178,13 +180,14 @@ function hex(check: number): string {
   return check.toString(16).padStart(checksumLength, '0');
 }
 
+const intentBegin = '{"type":"intent"';
 const entryTypes: readonly unknown[] = ['session', 'tokens', 'intent', 'result', 'failure'];
 
 /** Parses a line whose checksum is correct, so this can fail only after a bug in the writer. */
 function parseEntry(json: string): JournalEntry | null {
   let entry: JournalEntry;
   try {
-    entry = JSON.parse(json) as JournalEntry;
+    entry = (json.startsWith(intentBegin) ? parseJson(json) : JSON.parse(json)) as JournalEntry;
   } catch {
     return null;
   }

@@ -1,4 +1,5 @@
 // Checks a task by its solution: played on its environment, the solution must be graded 1, again the same, and doing nothing 0 at most.
+import { writeJson } from '../../base/json.js';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { withoutKnownSecrets } from '../../base/known-secrets.js';
 import {
@@ -106,7 +107,7 @@ async function play(
   for (const [turn, call] of withAnswer(calls, finalAnswer, environment).entries()) {
     const { content, isError, ends } = await environment.callTool(call, { turn, tryNumber });
     if (isError) errors += 1;
-    messages.push({ role: 'assistant', content: `<tool_call>${JSON.stringify(call)}</tool_call>` });
+    messages.push({ role: 'assistant', content: `<tool_call>${writeJson(call)}</tool_call>` });
     hasEnded = ends === true;
     // What follows the end of an episode would be a mistake of the solution's author, and no model is shown it.
     if (hasEnded) break;

@@ -1,4 +1,5 @@
 // One HTTP request with a JSON answer, sent once.
+import { writeJson } from '../../base/json.js';
 import { awakeLimit } from '../../base/awake-clock.js';
 import { withoutKnownSecrets } from '../../base/known-secrets.js';
 import { EnvironmentError } from '../environment.js';
@@ -27,7 +28,7 @@ export async function jsonRequest(request: JsonRequest): Promise<FleetAnswer> {
     const response = await fetch(url, {
       method,
       headers: { ...headers, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(body === undefined ? {} : { body: writeJson(body) }),
       signal: stop,
       redirect: 'error',
     });

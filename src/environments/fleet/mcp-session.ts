@@ -1,6 +1,7 @@
 // The tools of an instance: one MCP session with each of its servers for the whole episode.
 //
 // A call is sent once. If its answer is lost, nobody knows whether it was carried out, so the episode needs a fresh world.
+import { markedEvents, markedJson, unmarkedJson, withMarks, withoutMarks } from './marked-numbers.js';
 import { Client, ProtocolError, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { ReadableStream } from 'node:stream/web';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -195,9 +196,10 @@ class Connection {
         if (init?.method === 'GET') return new Response(null, { status: 405 });
         // Of this request: its stream may end after the next call was sent.
         const onEnd = this.#onStreamEnd;
-        const response = await fetch(input, init);
+        const body = typeof init?.body === 'string' ? { body: unmarkedJson(init.body) } : {};
+        const response = await fetch(input, { ...init, ...body });
         if (response.status === 404) this.isAbsent = !this.#isOpen;
-        return watched(response, onEnd);
+        return marked(response, onEnd);
       },
     });
   }
@@ -232,10 +234,12 @@ class Connection {
     lost.catch(() => undefined);
     // Not by `callTool`, which makes an error of an answer that differs from the tool's declared output.
     const asked = this.#client.request(
-      { method: 'tools/call', params },
+      { method: 'tools/call', params: { ...params, arguments: withMarks(params.arguments) as object } },
       { signal: AbortSignal.any([signal, ended.signal]), timeout: unlimitedMs },
     );
-    return Promise.race([asked, lost]).finally(() => (this.#onStreamEnd = () => undefined));
+    return Promise.race([asked, lost])
+      .then(withoutMarks)
+      .finally(() => (this.#onStreamEnd = () => undefined));
   }
 
   /** Never rejects. */
@@ -244,20 +248,19 @@ class Connection {
   }
 }
 
-/** The response, whose stream calls `onEnd` however it ends. */
-function watched(response: Response, onEnd: () => void): Response {
+/** The response with marked numbers. A stream of events calls `onEnd` however it ends. */
+async function marked(response: Response, onEnd: () => void): Promise<Response> {
   const { body, status, statusText, headers } = response;
-  if (!body || !headers.get('content-type')?.includes('text/event-stream')) return response;
+  const type = headers.get('content-type') ?? '';
+  const head = { status, statusText, headers };
+  if (body && type.includes('application/json')) return new Response(markedJson(await response.text()), head);
+  if (!body || !type.includes('text/event-stream')) return response;
   async function* passedOn(stream: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array> {
     try {
-      yield* stream;
+      yield* markedEvents(stream);
     } finally {
       onEnd();
     }
   }
-  return new Response(ReadableStream.from(passedOn(body as ReadableStream<Uint8Array>)), {
-    status,
-    statusText,
-    headers,
-  });
+  return new Response(ReadableStream.from(passedOn(body as ReadableStream<Uint8Array>)), head);
 }

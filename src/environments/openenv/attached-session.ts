@@ -2,6 +2,7 @@
 // it, and closed over HTTP. After a lost socket another one is attached. A step without an answer is sent again only if `state` shows that
 // it was not carried out; the server knows no idempotency keys. `state` shows it only if the server's `step_count` grows by one with every step that
 // it answers, refused ones included. So the count is compared after each answer; once it did not keep pace, no step is sent again.
+import { numberIn } from '../../base/json.js';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { awakeNow, awakeTimeout } from '../../base/awake-clock.js';
 import { Backoff } from '../../base/backoff.js';
@@ -259,7 +260,7 @@ async function askForSession({
     },
   );
   if (!('result' in answer)) {
-    const isFull = typeof answer.data.max_sessions === 'number';
+    const isFull = numberIn(answer.data.max_sessions) !== null;
     const message = censor(answer.message);
     const frame = new ErrorFrame(isFull ? 'CAPACITY_REACHED' : '', message, answer.data);
     throw unavailable(isFull ? 'capacity' : 'connect', `${url}: ${message}`, frame);

@@ -2,6 +2,7 @@
 // only one episode may be open at a time, and after each step `GET /state` must show that the world is still this episode's: some servers
 // keep no world between requests, and other clients may have reset it. The server's bare 500 is an exception of the environment; a proxy
 // says 502, 503 or 504.
+import { writeJson } from '../../base/json.js';
 import { awakeLimit } from '../../base/awake-clock.js';
 import { EnvironmentError } from '../environment.js';
 import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
@@ -97,7 +98,7 @@ export class HttpConnection implements OpenEnvConnection {
         redirect: 'error',
         method: body === undefined ? 'GET' : 'POST',
         headers: { ...this.headers, 'Content-Type': 'application/json' },
-        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+        ...(body === undefined ? {} : { body: writeJson(body) }),
         signal: AbortSignal.any([this.#ending.signal, limit.signal]),
       });
       status = answer.status;

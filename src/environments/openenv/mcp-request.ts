@@ -1,4 +1,5 @@
 // One request to a server's `POST /mcp`, which speaks JSON-RPC 2.0.
+import { writeJson } from '../../base/json.js';
 import { awakeLimit } from '../../base/awake-clock.js';
 import { parseServerJson } from './server-json.js';
 import { isObject, textOf } from '../tool-results.js';
@@ -20,7 +21,7 @@ export async function askMcp(
       // A redirect could take the headers to another host.
       ...{ redirect: 'error', method: 'POST', signal: limit.signal },
       headers: { ...headers, 'Content-Type': 'application/json' },
-      body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params }),
+      body: writeJson({ jsonrpc: '2.0', id: 1, method, params }),
     });
     const reply = answer.ok ? parseServerJson(await answer.text()) : null;
     if (isObject(reply) && isObject(reply.result)) return { result: reply.result };

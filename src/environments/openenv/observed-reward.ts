@@ -1,5 +1,6 @@
 // The reward of one observation. A grader that fails often leaves an error beside reward 0: that is no grade, or the policy would learn
 // that its actions were bad.
+import { numberIn, writeJson } from '../../base/json.js';
 import { errorText, isObject, isReward } from '../tool-results.js';
 
 export interface ObservedReward {
@@ -42,10 +43,9 @@ export function observedReward(
   const { reward, done } = data;
   if (reward === undefined || reward === null) return { value: null, problem: null, isMalformed: false };
   if (!isReward(reward)) return { value: null, problem: malformed(reward), isMalformed: true };
-  const value = Number(reward);
+  const value = numberIn(reward) ?? Number(reward);
   const error = value === 0 ? graderError(data, done === true, failedWith) : null;
-  const problem =
-    error === null ? null : `gave the reward ${String(reward)} beside an error: ${shortened(error)}`;
+  const problem = error === null ? null : `gave the reward ${value} beside an error: ${shortened(error)}`;
   return { value: problem === null ? value : null, problem, isMalformed: false };
 }
 
@@ -74,10 +74,10 @@ const noNumbers = ['NaN', 'Infinity', '-Infinity'];
 
 /** Says what a reward is that is neither a finite number nor a boolean. */
 export function malformed(reward: unknown): string {
-  const json = shortened(JSON.stringify(reward) ?? 'nothing');
+  const json = shortened(writeJson(reward));
   const what =
-    typeof reward === 'number' || noNumbers.includes(reward as string)
-      ? String(reward)
+    numberIn(reward) !== null || noNumbers.includes(reward as string)
+      ? String(numberIn(reward) ?? reward)
       : typeof reward === 'string'
         ? `the text ${json}`
         : Array.isArray(reward)

@@ -1,6 +1,7 @@
 // Plays episodes on an OpenEnv server of any version, in the contract and over the transport that it has. Connections are pooled: that of a closed
 // episode serves the next one after a `reset`. A lost connection ends its episode, unless the server keeps the session for another
 // (`openenv-socket.ts`), in this process or the next (`attach`).
+import { numberIn } from '../../base/json.js';
 import { abortable } from '../../base/abortable.js';
 import { Backoff } from '../../base/backoff.js';
 import { setMaxListeners } from 'node:events';
@@ -263,7 +264,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
         // The server has fewer places than we thought, or others hold them. A dropped socket frees its place only when its last call has ended.
         if (!isFull(error)) throw error;
         const { max_sessions: most } = (error.cause as ErrorFrame).data;
-        if (typeof most === 'number') places.shrinkTo(most);
+        if (numberIn(most) !== null) places.shrinkTo(numberIn(most)!);
         const pauseMs = pauses.next();
         refusedMs += pauseMs;
         if (refusedMs > callTimeoutMs) throw error;

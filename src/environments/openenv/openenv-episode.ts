@@ -1,4 +1,5 @@
 // One episode on an open session: calls in the server's contract, rewards, the end that the environment declares, and the grade.
+import { numberIn } from '../../base/json.js';
 import { episodeReward } from '../../rl/episode-reward.js';
 import type { ToolCall, ToolSpec } from '../../spec/records/task.js';
 import { EnvironmentError, type Environment, type Grade, type ToolResult } from '../environment.js';
@@ -90,12 +91,13 @@ export function openEnvEpisode(parts: EpisodeParts): Environment {
     const data = { token: gradingToken, final_answer: finalAnswer, try: tryNumber };
     try {
       const reply = await request({ type: 'grade', data }, 'grade', `grade-${tryNumber}`);
-      const { value, explanation, error } = reply.data;
-      if (typeof value !== 'number')
+      const { value: given, explanation, error } = reply.data;
+      const value = numberIn(given);
+      if (value === null)
         throw new EnvironmentError(
           'failed',
           'grade',
-          `${url} graded without a number: it ${malformed(value)}`,
+          `${url} graded without a number: it ${malformed(given)}`,
         );
       const failure = value === 0 ? errorText(error) : null;
       if (failure !== null)

@@ -3,6 +3,7 @@
 // notifications. After a late reply, requests and replies would no longer match, so the socket is dropped and never used again. If the server
 // keeps the session of a lost socket, another socket continues it, and the frame in flight is sent again with the same idempotency key.
 // Otherwise a lost socket ends the session: a new one would have another world.
+import { writeJson } from '../../base/json.js';
 import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { RawData, WebSocket } from 'ws';
@@ -113,7 +114,7 @@ export class OpenEnvSocket implements OpenEnvConnection {
       const sent = this.sessionId === undefined ? frame : withKey(frame, key);
       const type = textOf(frame.type, '');
       const answer = answerTypes.get(type) ?? type;
-      this.waiting.push({ frame: JSON.stringify(sent), answer, timeoutMs, resolve, reject });
+      this.waiting.push({ frame: writeJson(sent), answer, timeoutMs, resolve, reject });
       if (!this.inFlight) this.sendNext();
     });
   }

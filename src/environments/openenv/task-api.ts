@@ -1,5 +1,6 @@
 // Reads the tasks that a server of OpenEnv 0.4.1 or later lists itself, page by page. Their form is the environment's own; a reset with `split` and
 // `index` selects one.
+import { numberIn, parseJson, writeJson } from '../../base/json.js';
 import { awakeLimit } from '../../base/awake-clock.js';
 import { isObject, textOf } from '../tool-results.js';
 
@@ -41,9 +42,9 @@ export async function readServerTasks(
   const path = `/${encodeURIComponent(env)}`;
   const { status, body } = await server.ask(`${path}/num_tasks`, { split });
   if (status !== 200 && status !== notImplemented) throw await server.refusal(env, split, status, body);
-  const count = isObject(body) ? body.num_tasks : undefined;
+  const count = isObject(body) ? numberIn(body.num_tasks) : null;
   const tasks =
-    status === 200 && typeof count === 'number'
+    status === 200 && count !== null
       ? await readPages(server, path, split, count)
       : await readAll(server, path, split);
   if (tasks.length === 0) throw await server.refusal(env, split, 200, { detail: 'the split has no task' });
@@ -97,7 +98,7 @@ class TaskServer {
         redirect: 'error',
         method: data === undefined ? 'GET' : 'POST',
         headers: { ...this.headers, 'Content-Type': 'application/json' },
-        ...(data === undefined ? {} : { body: JSON.stringify(data) }),
+        ...(data === undefined ? {} : { body: writeJson(data) }),
         signal: AbortSignal.any([this.signal, limit.signal]),
       });
       return { status: answer.status, body: await this.#bodyOf(answer) };
@@ -135,7 +136,7 @@ class TaskServer {
       pieces.push(piece);
     }
     try {
-      return JSON.parse(Buffer.concat(pieces).toString('utf8')) as unknown;
+      return parseJson(Buffer.concat(pieces).toString('utf8'));
     } catch {
       return null;
     }
@@ -156,13 +157,14 @@ function rowsOf(tasks: readonly unknown[], env: string, split: string, envKey: s
   return tasks.map((task, index) => {
     const { difficulty, ...fields } = isObject(task) ? task : {};
     const prompt = promptFields.map((name) => fields[name]).find((value) => typeof value === 'string');
-    const isLevel = typeof difficulty === 'number' && Number.isInteger(difficulty) && difficulty >= 1;
+    const level = numberIn(difficulty);
+    const isLevel = level !== null && Number.isInteger(level) && level >= 1;
     return {
       task_key: (areKeys ? own[index] : null) ?? `${env}/${split}/${index}`,
       prompt: typeof task === 'string' ? task : textOf(prompt, ''),
       env_key: envKey,
       reset: { split, index },
-      ...(isLevel ? { difficulty } : {}),
+      ...(isLevel ? { difficulty: level } : {}),
     };
   });
 }

@@ -1,5 +1,5 @@
 // Reads calls that are JSON. Models write the same call with different keys; what has one meaning is accepted, and no argument is dropped.
-import { parseJson } from '../../base/json.js';
+import { numberIn, parseJson } from '../../base/json.js';
 import type { ReadCall } from './turn-piece.js';
 
 const nameKeys = ['name', 'tool', 'tool_name', 'function'] as const;
@@ -79,7 +79,5 @@ function unknownKey(value: object, known: readonly string[]): ReadCall | null {
 }
 
 export function isObject(value: unknown): value is Record<string, unknown> {
-  return (
-    typeof value === 'object' && value !== null && !Array.isArray(value) && !('isLosslessNumber' in value)
-  );
+  return typeof value === 'object' && value !== null && !Array.isArray(value) && numberIn(value) === null;
 }

@@ -1,5 +1,6 @@
 // Canonical JSON: the only bytes that are stored and hashed. It is RFC 8785 for the values that records hold:
 // object members sorted by UTF-16 code units, no white space, numbers and strings as ECMAScript prints them.
+import { isLosslessNumber } from 'lossless-json';
 import { sha256Hex } from '../../base/sha256.js';
 import type { Digest } from '../../spec/records/parts.js';
 
@@ -43,6 +44,8 @@ function write(value: unknown, path: string): string {
     case 'object':
       if (value === null) return 'null';
       if (Array.isArray(value)) return writeArray(value, path);
+      // It came from outside, and goes back there.
+      if (isLosslessNumber(value)) return value.value;
       return writeObject(value, path);
     default:
       throw new TypeError(`${path} is ${typeof value}; a record holds JSON values only`);
