@@ -55,6 +55,10 @@ export interface EnvironmentKind {
   readonly opensWithinMs: number;
   /** The tools that an episode of the task has. Throws `EnvironmentError`. */
   tools(spec: EnvironmentSpec, task: Task, asking: Asking): Promise<ToolSpec[]>;
-  /** `tasks`: of one `env_key`. Throws `EnvironmentError`. */
-  facts(spec: EnvironmentSpec, tasks: readonly Task[], asking: Asking): Promise<EnvironmentFacts>;
+  /** `tasks`: of one `env_key`. `fullIsEnough`: a full server need not tell what takes a place. Throws `EnvironmentError`. */
+  facts(
+    spec: EnvironmentSpec,
+    tasks: readonly Task[],
+    asking: Asking & { fullIsEnough?: boolean },
+  ): Promise<EnvironmentFacts>;
 }

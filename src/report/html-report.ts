@@ -3,7 +3,7 @@ import { alertsOfRun, alertTable } from './alerts.js';
 import { budgetTable } from './budget.js';
 import {
   lineChart,
-  smoothed,
+  smoothedParts,
   smoothingWidth,
   type ChartBand,
   type ChartOptions,
@@ -31,6 +31,7 @@ import { unfinishedText } from './unfinished-evaluation.js';
 import { countedRegimes, type Regime, regimeOf, regimeRule } from './regime.js';
 import { type LackingSink, missingDeliveriesTable } from './missing-deliveries.js';
 import { viewerScript } from './transcripts/viewer-script.js';
+import { stepsOfChanges } from '../rl/environment-changes.js';
 import { metricsOf } from '../rl/metrics.js';
 import { nameOfNumerics } from '../spec/records/numerics.js';
 import { nothingGraded, passRateText } from '../spec/pass-rate.js';
@@ -206,7 +207,8 @@ function learningCurve(history: RunHistory): string {
   const rewards = grpo.flatMap(rewardPoint);
   const compared = comparedPoints(history);
   const others = history.evaluations.filter(({ result }) => result.suite_name === 'interval');
-  const smooth = smoothed(rewards, smoothingWidth(rewards.length));
+  const breaks = stepsOfChanges(history.updates);
+  const smooth = smoothedParts(rewards, smoothingWidth(rewards.length), breaks);
   const series: ChartSeries[] = [
     { name: 'reward of a step', style: 'raw', draw: 'line', points: rewards },
     { name: 'smoothed', style: 'smooth', draw: 'line', points: smooth },
@@ -232,6 +234,7 @@ function learningCurve(history: RunHistory): string {
     yFormat: (value) => `${Math.round(value * 100)} %`,
     series: shown,
     bands: phaseBands(history),
+    breaks,
   };
   return (
     '<div class="chart-wide">' +
@@ -239,7 +242,7 @@ function learningCurve(history: RunHistory): string {
     '</div><div class="chart-narrow">' +
     // The same chart for a phone, where the figures of the wide chart would be too small to read.
     lineChart({ ...chart, size: { width: 390, height: 280 }, legend: false }) +
-    `</div><p class="quiet">${bandsInWords(history)} ` +
+    `</div><p class="quiet">${bandsInWords(history)} ${breaksInWords(breaks)}` +
     'The curriculum prefers tasks that the policy sometimes solves, so the reward of training ' +
     'steps may stay below pass@1 on held-out tasks.</p>'
   );
@@ -267,6 +270,11 @@ function comparedPoints(history: RunHistory): { name: string; figures: Evaluatio
 function tasksInWords(figures: readonly EvaluationFigure[]): string {
   const counts = [...new Set(figures.map(tasksOf))].sort((a, b) => a - b);
   return `${counts.map(whole).join(' or ')} ${counts.length === 1 && counts[0] === 1 ? 'task' : 'tasks'}`;
+}
+
+function breaksInWords(breaks: readonly number[]): string {
+  if (breaks.length === 0) return '';
+  return `The lines are parted where an environment changed: at ${breaks.length === 1 ? 'step' : 'steps'} ${breaks.map(whole).join(', ')}. `;
 }
 
 /** Spans of steps of one kind. Records do not name supervised phases, so all of them count as warm start. Empty if all steps are GRPO. */

@@ -29,7 +29,7 @@ h1 { font-size: 26px; margin: 0; } .title { display: flex; flex-wrap: wrap; alig
 .tile.wide { flex-basis: 260px; } .tile .big { color: var(--final); }
 .chart { width: 100%; height: auto; } .chart text { fill: var(--quiet); font: 12px system-ui, sans-serif; }
 .legend { display: flex; flex-wrap: wrap; gap: 2px 20px; font-size: 13px; color: var(--quiet); margin-bottom: 8px; }
-.chart .grid { stroke: var(--rule); } .chart .band { fill: var(--card); }
+.chart .grid { stroke: var(--rule); } .chart .band { fill: var(--card); } .chart .break { stroke: var(--quiet); }
 .line { fill: none; stroke-width: 2; stroke-linejoin: round; } .line.raw { stroke: var(--raw); stroke-width: 1; }
 .line.smooth { stroke: var(--smooth); } .line.interval { stroke: var(--interval); }
 .dot.interval { fill: var(--interval); } .dot.final { fill: var(--final); }

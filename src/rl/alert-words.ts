@@ -64,6 +64,13 @@ export function alertWords(
           `${alert.environment === null ? 'all environments' : name(alert.environment)}: ${percent(alert.rate)} of episodes ended ` +
           `without a grade (threshold: ${percent(alert.threshold)}); they are left out of training`,
       };
+    case 'environment_changed':
+      return {
+        title: 'Environment Changed',
+        line:
+          `the server of ${name(alert.environment)} is another one (${reason(alert.changes.join(', '))}): ` +
+          'rewards from this step on are not comparable with those before it; start a run with a new name if this was not meant',
+      };
     case 'node_lost':
       return {
         title: 'Node Lost',

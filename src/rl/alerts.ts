@@ -6,6 +6,7 @@ import type { ControlRecord } from '../spec/records/control-records.js';
 import type { OwnerRecord } from '../spec/records/run-records.js';
 import type { UpdateRecord } from '../spec/records/update.js';
 import type { BudgetSpec } from '../spec/run-spec.js';
+import { environmentChanges, type KnownServers, plusServers } from './environment-changes.js';
 import { metricsOf } from './metrics.js';
 import { driftsOf, plusLevels, type RewardLevel, stepsOfLevel, type WatchedLevels } from './reward-drift.js';
 import { costOf, spentBy, type SpentInSteps, sumOfSpent } from './spending.js';
@@ -52,6 +53,7 @@ export type Alert =
   | { about: 'gradient_norm'; norm: number; usual: number }
   | { about: 'update_skipped'; reason: string }
   | { about: 'unknown_outcomes'; environment: string | null; rate: number; threshold: number }
+  | { about: 'environment_changed'; environment: string; changes: string[] }
   | { about: 'node_lost'; node: string; detail: string | null }
   | { about: 'budget_near'; resource: string; spent: number; limit: number }
   | { about: 'stalled'; seconds: number; usualSeconds: number };
@@ -91,6 +93,7 @@ export interface AlertWatch {
   gradNorms: number[];
   /** By environment. */
   levels: Record<string, WatchedLevels>;
+  environments: KnownServers;
 }
 
 /** A figure of GRPO steps: its last values, and its highest mean so far. */
@@ -111,6 +114,7 @@ export const nothingWatched: AlertWatch = {
   entropy: { last: [], highest: null },
   gradNorms: [],
   levels: {},
+  environments: {},
 };
 
 interface AlertSettings {
@@ -192,6 +196,8 @@ export function watchStep(
   const { applied } = update.identity;
   if (applied !== true && applied.reason !== 'no_signal')
     raise('update_skipped', { about: 'update_skipped', reason: applied.reason });
+  for (const { environment, changes } of environmentChanges(before.environments, update))
+    raise(`environment_changed.${environment}`, { about: 'environment_changed', environment, changes });
   if (watch.nodesLost > before.nodesLost) {
     const detail =
       update.observed.worker === undefined ? null : `the run continues on ${update.observed.worker}`;
@@ -231,10 +237,14 @@ export function alertsOf(
     }
   }
   const last = updates.at(-1)?.identity.step;
-  // A skipped update is an alert only for its own step; a lost node never holds afterwards.
+  // A skipped update is an alert only for its own step; a lost node never holds afterwards; the steps before a changed environment stay other
+  // ones than those after it.
   const standing = [...found.values()].map((one) => ({
     ...one,
-    holds: watch.holding.includes(one.name) || (one.step === last && one.alert.about === 'update_skipped'),
+    holds:
+      watch.holding.includes(one.name) ||
+      one.alert.about === 'environment_changed' ||
+      (one.step === last && one.alert.about === 'update_skipped'),
   }));
   const alerts = standing.sort((a, b) => Number(b.holds) - Number(a.holds) || b.step - a.step);
   return { alerts, watch };
@@ -279,6 +289,7 @@ function plusStep(before: AlertWatch, update: UpdateRecord, budget: BudgetSpec |
       ? (observed.timings_ms.step ?? 0) / 1000
       : secondsBetween(before.committedAt, observed.committed_at);
   return {
+    environments: plusServers(before.environments, update),
     holding: before.holding,
     noSignal: identity.kind === 'grpo' ? withoutSignal(before.noSignal, update) : 0,
     spent: { ...sumOfSpent(spent, step), usd: spent.usd + costOf(step, budget) },

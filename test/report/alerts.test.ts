@@ -2,6 +2,8 @@
 import { expect, test } from 'vitest';
 import { alertLines, alertsOfRun, alertTable } from '../../src/report/alerts.js';
 import { readHistory } from '../../src/report/history/run-history.js';
+import { stepsOfChanges } from '../../src/rl/environment-changes.js';
+import { trends } from '../../src/report/charts/trends.js';
 import { recordedRun } from './recorded-run.js';
 
 test('a run’s alerts that still hold come first, and each alert is listed once with all of its steps', async () => {
@@ -39,6 +41,45 @@ test('a run’s alerts that still hold come first, and each alert is listed once
   expect(alertTable([])).toBeNull();
   // A fork's report covers only its own steps.
   expect(alertsOfRun({ ...record, run: 'fork' }, wrecked)).toEqual([]);
+});
+
+test('a changed environment stays an alert, and the curves are parted at its step', async () => {
+  const history = await readHistory(await recordedRun(), 'tiny');
+  const tools = (fill: string): string => fill.repeat(64);
+  const served = history.updates.map((update) => {
+    const { step } = update.identity;
+    const isNew = step >= 20;
+    // At step 25 the server is full and tells its tools to nobody; at step 30 nobody answers.
+    const tracker = {
+      ...{ name: 'tracker', version: isNew ? '2' : '1' },
+      ...(step === 25 ? {} : { tools: tools(step >= 33 ? 'b' : 'a') }),
+    };
+    const environments = step === 30 ? {} : { environments: { tracker } };
+    return { ...update, observed: { ...update.observed, ...environments } };
+  });
+  const alerts = alertsOfRun(history.record, served).filter(({ name }) => name.startsWith('environment'));
+  expect(alerts).toMatchObject([
+    {
+      name: 'environment_changed.tracker',
+      steps: [20, 33],
+      holds: true,
+      alert: { changes: ['other tools'] },
+    },
+  ]);
+  expect(alertLines(alerts)).toEqual([
+    expect.stringMatching(
+      /^warning: Environment Changed .*the server of tracker is another one \(other tools\)/,
+    ),
+  ]);
+  expect(stepsOfChanges(served)).toEqual([20, 33]);
+  expect(stepsOfChanges(history.updates)).toEqual([]);
+  const parts = (updates: typeof served): number =>
+    (trends(updates).match(/<polyline class="line raw"/g) ?? []).length;
+  expect(parts(served)).toBe(3 * parts(history.updates));
+  const page = trends(served);
+  expect(page).toContain('an environment changed at step 20');
+  expect(page).toContain('an environment changed at step 33');
+  expect(trends(history.updates)).not.toContain('an environment changed');
 });
 
 test('the name of an environment is shown as text, not as markup', () => {

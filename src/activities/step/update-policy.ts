@@ -8,6 +8,7 @@ import type { NodeDeps } from '../node-deps.js';
 import { currentScope } from '../attempt/scope.js';
 import { type SealedBatch, sealBatch } from './seal-batch.js';
 import { episodeFigures, policyMetrics } from '../../rl/metrics.js';
+import { askStepEnvironments, noticeChanges, type StepEnvironments } from './step-environments.js';
 import { sentFigures } from './sent-figures.js';
 import { span } from '../../base/spans.js';
 import { type Provenance, provenances } from '../../policy/state-keeper.js';
@@ -44,6 +45,8 @@ interface SealedStep extends SealedBatch {
   stepId: Digest;
   /** On the clock of `performance.now()`. */
   sealedAt: number;
+  /** Asked while the update is computed. */
+  environments: Promise<StepEnvironments>;
 }
 
 export async function updatePolicy(deps: NodeDeps, input: UpdateInput): Promise<CommittedStep> {
@@ -64,10 +67,15 @@ export async function updatePolicy(deps: NodeDeps, input: UpdateInput): Promise<
   const commitMeanwhile = sealed.adopted ? await readUpdateIfAny(store, run, step) : null;
   if (commitMeanwhile) return answer(deps, run, commitMeanwhile);
   const stepId = stepIdOf(plan.previous_state, sealed.batch, input.plan);
-  const sealedStep = { ...sealed, input, plan, stepId, sealedAt: performance.now() };
+  const isPlayed = plan.kind === 'grpo' && !plan.rebased;
+  const environments = isPlayed
+    ? askStepEnvironments(deps, plan, currentScope().signal)
+    : Promise.resolve({});
+  const sealedStep = { ...sealed, input, plan, stepId, environments, sealedAt: performance.now() };
   const stored = await recordOnceAgreed(deps, sealedStep, evidence);
   currentAccount().finished();
   deps.lastCommits.set(run, { step, at: performance.now(), busyMs: deps.meter.totalMs });
+  await noticeChanges(deps, stored).catch((error: unknown) => deps.log(String(error)));
   await stoppingPoint('update-recorded');
   return answer(deps, run, stored);
 }
@@ -153,12 +161,13 @@ function lackOf(plan: PlanRecord, outcomes: (number | null)[][]): NoSignal | All
 
 async function recordOf(
   deps: NodeDeps,
-  { input, plan, batch, identity, stepId, episodes }: SealedStep,
+  { input, plan, batch, identity, stepId, episodes, environments: asked }: SealedStep,
   { state, applied, metrics, weights, rescored, served }: Awaited<ReturnType<typeof compute>>,
   computedMs: number,
 ): Promise<UpdateRecord> {
   const { run, step } = input;
   const { build, incarnation, gpu } = await deps.holder.engine.info();
+  const environments = await asked;
   const committed_at = new Date().toISOString();
   return {
     // The oldest version that has what the record holds: older workers read it.
@@ -189,6 +198,7 @@ async function recordOf(
       timings_ms: timingsOf(deps, input, computedMs),
       engine: { build, incarnation },
       ...(gpu === null ? {} : { device: gpu.name }),
+      ...(Object.keys(environments).length === 0 ? {} : { environments }),
       ...(served ? { served } : {}),
       committed_at,
       worker: deps.life.identity,

@@ -38,11 +38,12 @@ export const openEnvKind: EnvironmentKind = {
   refusal,
   opensWithinMs: 30_000,
   tools,
-  facts: (spec, tasks, { timeoutMs, signal }) =>
+  facts: (spec, tasks, { timeoutMs, signal, fullIsEnough = false }) =>
     askServerFacts(
       {
         ...serverOptionsOf(spec),
-        ...{ url: addressOf(spec), timeoutMs, gradesByToken: spec.grading_token_env !== undefined },
+        ...{ url: addressOf(spec), timeoutMs, fullIsEnough },
+        gradesByToken: spec.grading_token_env !== undefined,
       },
       tasks,
       signal,

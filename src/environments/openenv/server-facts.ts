@@ -28,6 +28,8 @@ interface FactsOptions extends ServerOptions {
   /** True if episodes are graded with a token: then we test whether the server knows the `grade` frame. */
   gradesByToken: boolean;
   timeoutMs: number;
+  /** A full server need not say what takes a session: tools and reward rule are then null. */
+  fullIsEnough?: boolean;
 }
 
 export function nameOfContract(kind: ContractKind): ServerFacts['contract'] {
@@ -49,7 +51,13 @@ export async function askServerFacts(
     ...{ contract: 'openenv/tools', transport: 'ws', tools: null, reward_rule: null },
   };
   for (const task of tasks.slice(0, maxTasks)) {
-    facts = await askInSession(server, options, task, signal);
+    const asked = await askInSession(server, options, task, signal).catch((error: unknown) => {
+      const isFull = error instanceof EnvironmentError && error.reason === 'capacity';
+      if (isFull && options.fullIsEnough) return null;
+      throw error;
+    });
+    if (asked === null) break;
+    facts = asked;
     if (facts.reward_rule !== null && facts.tools !== null) break;
   }
   return { ...said, ...facts };

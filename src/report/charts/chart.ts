@@ -44,13 +44,15 @@ export interface ChartOptions {
   yRange: [number, number];
   yFormat: (value: number) => string;
   series: ChartSeries[];
+  /** Steps from which on an environment is another one: lines are parted there. */
+  breaks?: readonly number[];
   /** Named spans of steps. Every second one is shaded. */
   bands: ChartBand[];
   legend: boolean;
 }
 
 export function lineChart(options: ChartOptions): string {
-  const { series, bands, description, yFormat } = options;
+  const { series, bands, description, yFormat, breaks = [] } = options;
   const all = series.flatMap(({ points }) => points);
   if (all.length === 0) return '<p class="quiet">No figures yet.</p>';
   const { width, height } = options.size;
@@ -74,11 +76,27 @@ export function lineChart(options: ChartOptions): string {
       ...bands.map((band, index) => drawBand(band, index, x, plot)),
       yAxis(ticks(...options.yRange, height < 200 ? 3 : 5), y, plot, yFormat),
       stepAxis(xMin, xMax, width / 100, x, plot),
-      ...series.map(
-        (one, index) => polyline(lines[index]?.points ?? [], { class: `line ${one.style}` }) + dotsOf(one),
-      ),
+      ...breaks.filter((step) => step > xMin && step <= xMax).map(drawBreak),
+      ...series.map((one) => linesOf(one) + dotsOf(one)),
     ),
   ].join('\n');
+
+  function linesOf(one: ChartSeries): string {
+    return parted(joined(one), breaks)
+      .map((part) => polyline(part.map(place), { class: `line ${one.style}` }))
+      .join('');
+  }
+
+  /** Between the last step of one environment and the first of another. */
+  function drawBreak(step: number): string {
+    const at = x(step - 0.5);
+    const title = element('title', {}, `an environment changed at step ${step}`);
+    return element(
+      'line',
+      { class: 'break', x1: at, y1: plot.top, x2: at, y2: plot.bottom, 'stroke-dasharray': '4 4' },
+      title,
+    );
+  }
 
   function dotsOf({ name, style, draw, points }: ChartSeries): string {
     if (draw === 'line') return '';
@@ -129,6 +147,18 @@ function legend(series: readonly ChartSeries[]): string {
   return `<div class="legend">${items.join('')}</div>`;
 }
 
+/** The points before the first of `breaks`, from there to the second, and so on; without empty parts. */
+export function parted<Point extends { x: number }>(
+  points: readonly Point[],
+  breaks: readonly number[],
+): Point[][] {
+  const edges = [-Infinity, ...breaks, Infinity];
+  return edges
+    .slice(1)
+    .map((to, index) => points.filter(({ x }) => x >= (edges[index] as number) && x < to))
+    .filter((part) => part.length > 0);
+}
+
 /** Moving mean over a window of `width` points. At both ends the window is cut off. */
 export function smoothed(points: { x: number; y: number }[], width: number): { x: number; y: number }[] {
   const half = Math.floor(width / 2);
@@ -136,6 +166,15 @@ export function smoothed(points: { x: number; y: number }[], width: number): { x
     const window = points.slice(Math.max(0, index - half), index + half + 1);
     return { x, y: window.reduce((sum, point) => sum + point.y, 0) / window.length };
   });
+}
+
+/** Each part by itself: a mean over two environments is that of none. */
+export function smoothedParts(
+  points: { x: number; y: number }[],
+  width: number,
+  breaks: readonly number[],
+): { x: number; y: number }[] {
+  return parted(points, breaks).flatMap((part) => smoothed(part, width));
 }
 
 /** An odd window of about a twentieth of the points, at most 51; 1 if there are too few points to smooth. */

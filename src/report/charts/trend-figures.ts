@@ -1,6 +1,6 @@
 // Small charts side by side. Each shows one figure by step.
 import { escapeXml } from '../../base/svg.js';
-import { lineChart, smoothed, smoothingWidth, type ChartSeries } from './chart.js';
+import { lineChart, smoothedParts, smoothingWidth, type ChartSeries } from './chart.js';
 
 interface TrendFigure {
   title: string;
@@ -10,18 +10,23 @@ interface TrendFigure {
 }
 
 /** Empty if there are no figures. */
-export function trendFigures(figures: readonly TrendFigure[]): string {
+export function trendFigures(figures: readonly TrendFigure[], breaks: readonly number[] = []): string {
   if (figures.length === 0) return '';
-  return `<div class="trends">${figures.map(trendFigure).join('\n')}</div>`;
+  return `<div class="trends">${figures.map((one) => trendFigure(one, breaks)).join('\n')}</div>`;
 }
 
 /** Draws the figure's line and, if there are enough points, a smoothed one. */
-function trendFigure({ title, points, format }: TrendFigure): string {
+function trendFigure({ title, points, format }: TrendFigure, breaks: readonly number[]): string {
   const most = points.reduce((max, { y }) => Math.max(max, y), -Infinity);
   const width = smoothingWidth(points.length);
   const series: ChartSeries[] = [{ name: title, style: width > 1 ? 'raw' : 'smooth', draw: 'line', points }];
   if (width > 1)
-    series.push({ name: 'smoothed', style: 'smooth', draw: 'line', points: smoothed(points, width) });
+    series.push({
+      name: 'smoothed',
+      style: 'smooth',
+      draw: 'line',
+      points: smoothedParts(points, width, breaks),
+    });
   const chart = lineChart({
     description: `${title}: ${format(points[0]?.y ?? 0)} first, ${format(points.at(-1)?.y ?? 0)} last, ${format(most)} at most`,
     size: { width: 320, height: 140 },
@@ -29,6 +34,7 @@ function trendFigure({ title, points, format }: TrendFigure): string {
     yFormat: format,
     series,
     bands: [],
+    breaks,
     legend: false,
   });
   return `<figure><figcaption>${escapeXml(title)}</figcaption>${chart}</figure>`;

@@ -1,4 +1,5 @@
 // Small charts that help a researcher find out why a reward curve is not as expected.
+import { stepsOfChanges } from '../../rl/environment-changes.js';
 import { metricsOf } from '../../rl/metrics.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
 import { trendFigures } from './trend-figures.js';
@@ -94,5 +95,6 @@ export function trends(updates: readonly UpdateRecord[]): string {
       const isShown = points.length > 1 && !(optional && points.every(({ y }) => y <= 0));
       return isShown ? [{ title, points, format }] : [];
     }),
+    stepsOfChanges(updates),
   );
 }

@@ -20,6 +20,15 @@ export const batch = z.strictObject({
   metrics: figures.describe('metrics that follow from the inputs'),
 });
 
+/** What is known of an environment's server; a fact that it did not tell is absent. */
+export type ServerIdentity = z.infer<typeof serverIdentity>;
+const serverIdentity = z.strictObject({
+  name: text.exactOptional(),
+  version: text.exactOptional(),
+  tools: digest.exactOptional(),
+  reward_rule: text.exactOptional(),
+});
+
 /** `steps/{n}/update.json`, n ≥ 1: the update of a step (R11). */
 export type UpdateRecord = z.infer<typeof update>;
 const updateFields = z.strictObject({
@@ -54,6 +63,10 @@ const updateFields = z.strictObject({
     committed_at: time,
     worker: text.exactOptional().describe('`{node}@{host} pid {pid}`'),
     device: text.exactOptional().describe('its GPU’s name, if any'),
+    environments: z
+      .record(text, serverIdentity)
+      .exactOptional()
+      .describe('by `env_key`: servers of their own, asked after the rollouts; `tools`: sha256 of the list'),
     served: servedUpdate.exactOptional().describe('on a Tinker server, unless nothing was applied'),
   }),
 });

@@ -1,0 +1,87 @@
+// Asks the servers on which a step was played what they are, while its update is computed. A server that changes in mid-run is noticed at the
+// step (R25). The answers are observed only: no server may hold up or fail a step with them.
+import type { NodeDeps } from '../node-deps.js';
+import { awakeLimit } from '../../base/awake-clock.js';
+import { sha256Hex } from '../../base/sha256.js';
+import type { RunData } from '../../data/run-data.js';
+import { environmentKind } from '../../environments/environment-kinds.js';
+import type { EnvironmentFacts } from '../../environments/environment-kind.js';
+import { environmentChanges } from '../../rl/environment-changes.js';
+import { environmentOf, isBuiltIn } from '../../spec/environments/environment-of.js';
+import type { GrpoPlan } from '../../spec/records/plan.js';
+import type { ServerIdentity, UpdateRecord } from '../../spec/records/update.js';
+import type { EnvironmentSpec } from '../../spec/run-spec.js';
+import { canonicalBytes } from '../../store/records/canonical.js';
+import { environmentsNow } from '../../store/runs/owners.js';
+import { readUpdateIfAny } from '../../store/runs/run-records.js';
+
+/** All servers together. */
+const limitMs = 10_000;
+
+export type StepEnvironments = Record<string, ServerIdentity>;
+
+/** By `env_key`, without the servers that did not answer. Never rejects. */
+export async function askStepEnvironments(
+  deps: NodeDeps,
+  plan: GrpoPlan,
+  signal: AbortSignal,
+): Promise<StepEnvironments> {
+  const limit = awakeLimit(limitMs);
+  try {
+    const data = await deps.runs.get(plan.run);
+    const environments = await environmentsNow(deps.store, data.record);
+    const names = [...new Set(plan.slots.map(({ env_key }) => env_key))].sort();
+    const asked = await Promise.all(
+      names.map(async (name) => {
+        const environment = environmentOf(environments, name);
+        if (environment === undefined || isBuiltIn(environment)) return [];
+        const either = AbortSignal.any([signal, limit.signal]);
+        const identity = await identityOf(data, name, environment, either).catch(() => null);
+        return identity === null ? [] : [[name, identity] as const];
+      }),
+    );
+    return Object.fromEntries(asked.flat());
+  } catch {
+    return {};
+  } finally {
+    limit.callOff();
+  }
+}
+
+async function identityOf(
+  { tasks }: RunData,
+  name: string,
+  environment: EnvironmentSpec,
+  signal: AbortSignal,
+): Promise<ServerIdentity> {
+  // The same task each time, because some servers have other tools for another task.
+  const first = tasks.filter(({ env_key, split }) => env_key === name && split === 'train').slice(0, 1);
+  const asking = { timeoutMs: limitMs, signal, fullIsEnough: true };
+  return recorded(await environmentKind(environment).facts(environment, first, asking));
+}
+
+function recorded({ name, version, tools, reward_rule }: EnvironmentFacts): ServerIdentity {
+  return {
+    ...(name === null ? {} : { name }),
+    ...(version === null ? {} : { version }),
+    ...(tools === null ? {} : { tools: sha256Hex(canonicalBytes(tools)) }),
+    ...(reward_rule === null ? {} : { reward_rule }),
+  };
+}
+
+/** If a server changed since the step before, says so, and makes the next episodes ask for its tools. */
+export async function noticeChanges(deps: NodeDeps, update: UpdateRecord): Promise<void> {
+  const { run, step } = update.identity;
+  if (update.observed.environments === undefined) return;
+  const before = await readUpdateIfAny(deps.store, run, step - 1);
+  const found = environmentChanges(before?.observed.environments ?? {}, update);
+  if (found.length === 0) return;
+  const { record } = await deps.runs.get(run);
+  const environments = await environmentsNow(deps.store, record);
+  for (const { environment: name, changes } of found) {
+    deps.log(`${run}: the environment ${name} changed at step ${step}: ${changes.join(', ')}`);
+    const environment = environmentOf(environments, name);
+    if (environment)
+      deps.backendFor(environment, record.spec.generator.call_timeout_s * 1000).forgetTools?.(name);
+  }
+}
