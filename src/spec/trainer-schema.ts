@@ -22,9 +22,7 @@ const curriculum = z.strictObject({
   max_share: positive
     .max(1)
     .exactOptional()
-    .describe(
-      'largest share of a step’s groups that one template or environment gets, at least 1 / their number; absent: no limit',
-    ),
+    .describe('largest share of a step’s groups that one template or environment gets; absent: no limit'),
   weights: z
     .record(name, positive)
     .exactOptional()
