@@ -13,12 +13,14 @@ export interface ScriptedServer {
   url: string;
   /** Frames that it has received, `close` excepted. */
   frames: Frame[];
+  /** The same, as they were sent. */
+  texts: string[];
   close(): Promise<void>;
 }
 
 export interface Script {
   /** Frames, as text, that answer a frame. `call`: number of calls in the episode, this one included. */
-  answers: (frame: Frame, call: number) => readonly string[];
+  answers: (frame: Frame, call: number, text: string) => readonly string[];
   /** Answers of the other routes by path; `/health` and `/metadata` have usual ones. */
   routes?: Readonly<Record<string, (body: unknown) => unknown>>;
 }
@@ -31,6 +33,7 @@ const tool = { name: 'look', description: 'Looks.', inputSchema: { type: 'object
 /** `list_tools` is answered with one tool, `look`, unless `answers` returns something. */
 export async function startScriptedServer({ answers, routes = {} }: Script): Promise<ScriptedServer> {
   const frames: Frame[] = [];
+  const texts: string[] = [];
   const http = createServer((request, response) => {
     void (async () => {
       const pieces: Buffer[] = [];
@@ -52,10 +55,11 @@ export async function startScriptedServer({ answers, routes = {} }: Script): Pro
       if (type === 'close') return socket.close();
       const frame = { type, data };
       frames.push(frame);
+      texts.push(message.toString());
       if (type === 'reset') calls = 0;
       const listsTools = type === 'step' && data.type === 'list_tools';
       if (type === 'step' && !listsTools) calls += 1;
-      const sent = answers(frame, calls);
+      const sent = answers(frame, calls, message.toString());
       const usual = listsTools && sent.length === 0 ? [observationFrame({ tools: [tool] }, null)] : [];
       for (const text of [...sent, ...usual]) socket.send(text);
     });
@@ -64,7 +68,7 @@ export async function startScriptedServer({ answers, routes = {} }: Script): Pro
   await once(http, 'listening');
   return {
     url: `http://127.0.0.1:${(http.address() as AddressInfo).port}`,
-    frames,
+    ...{ frames, texts },
     async close() {
       for (const client of sockets.clients) client.terminate();
       http.close();
