@@ -1,5 +1,6 @@
 // The run's models on a Tinker server, and why there were several of them.
 import type { InstanceRecord } from '../spec/records/served-model.js';
+import { isTrained } from '../store/runs/served-models.js';
 import { whole } from './format.js';
 import { escapeHtml, table } from './html.js';
 
@@ -9,7 +10,7 @@ const meaning =
 
 /** Without those that were only sampled. Null for a run without models on a server. */
 export function servedModelsTable(instances: readonly InstanceRecord[]): string | null {
-  const begun = instances.filter(({ given_up, purpose }) => given_up === undefined && purpose === undefined);
+  const begun = instances.filter((one) => one.given_up === undefined && isTrained(one));
   if (begun.length === 0) return null;
   const rows = table(begun, [
     { title: 'the server’s id', cell: ({ model }) => `<code>${escapeHtml(model)}</code>` },

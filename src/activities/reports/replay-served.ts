@@ -1,27 +1,29 @@
 // Applies logged batches again on a Tinker server, in a model that no record names, and compares its log-probs with those of the run's
 // saved state. Nobody promises bits there (R32), and each request may cost money: the caller asks for the price first.
-import { ModelLost, TinkerRefused } from '../../engine/tinker/call-errors.js';
 import type { RequestOptions, WaitOptions } from '../../engine/tinker/futures.js';
 import { trainedLogprobs } from '../../engine/tinker/passes.js';
 import type { CreatedModel, TinkerService } from '../../engine/tinker/service.js';
 import type { Datum } from '../../engine/tinker/wire.js';
+import { problemOfLoad } from '../../policy/served/loaded-state.js';
 import {
   chunked,
   InstanceGivenUp,
+  isRescored,
   ServedInstance,
-  type StepToApply,
+  servedOf,
   weightsTolerance,
 } from '../../policy/served/served-instance.js';
-import { servedOf } from '../../policy/served/served-instances.js';
-import { ServedLog } from '../../policy/served/served-log.js';
+import { type LoggedStep, ServedLog } from '../../policy/served/served-log.js';
 import {
+  boundOf,
   checkedSequences,
-  compared,
   forCheck,
-  isSame,
+  meanDistance,
+  problemOf,
   tellsApart,
 } from '../../policy/served/weight-check.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
+import type { SavedStateRecord } from '../../spec/records/served-model.js';
 import type { RunSpec } from '../../spec/run-spec.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { openRunView } from '../../store/runs/quarantine.js';
@@ -43,6 +45,9 @@ export interface ServedReplayPlan extends ReplayRange {
   comparedTokens: number;
 }
 
+/** `logprob_tolerance`: an earlier version recorded no log-probs with step `to`. */
+export type ReplayBound = 'moved' | 'weights_tolerance' | 'logprob_tolerance';
+
 export interface ServedReplay extends ServedReplayPlan {
   /** Saved state of step `to`, as the server names it. */
   saved: string;
@@ -53,11 +58,10 @@ export interface ServedReplay extends ServedReplayPlan {
   max: number;
   /** Mean distance of the log-probs before the replay from those of the saved state: what the replayed updates have changed. */
   moved: number;
-  /**
-   * Bound of `mean`: half of what step `to` moved the log-probs that were recorded with it; the run's `model.served.logprob_tolerance` where
-   * an earlier version recorded none.
-   */
+  /** Bound of `mean`. */
   tolerance: number;
+  /** What the bound is: half of what step `to` moved the log-probs that were recorded with it, or a setting of `model.served`. */
+  bound: ReplayBound;
   within: boolean;
   /** Replayed steps whose log-probs were recorded, and those among them that moved them enough to be told from the step before. */
   checked: number;
@@ -92,6 +96,7 @@ export async function planServedReplay(
   const start = await newestSaved(store, run, from - 1);
   const plan = { run, from, to, start, zeroMoments: false, updates: 0, trainedTokens: 0, comparedTokens: 0 };
   const log = new ServedLog(store);
+  for (const step of [start, to]) plan.comparedTokens += await tokensOfLoad(log, run, step);
   let tokens = 0;
   for (let step = start + 1; step <= to; step++) {
     const logged = await log.step(run, step);
@@ -106,10 +111,15 @@ export async function planServedReplay(
       checkedSequences(chunked(record.spec, logged.plan, logged.batch)[0] ?? []),
     ]);
     plan.trainedTokens += tokens;
-    if (logged.plan.loss.tis_cap !== undefined) plan.comparedTokens += tokens;
+    if (isRescored(logged.plan)) plan.comparedTokens += tokens;
   }
   plan.comparedTokens += comparingPasses * tokens;
   return plan;
+}
+
+/** Tokens of the check of a load (R37). */
+async function tokensOfLoad(log: ServedLog, run: string, step: number): Promise<number> {
+  return tokensOf([(await log.checkOf(run, step))?.data ?? []]);
 }
 
 /** A model gets moments of 0 only when it loads a state. */
@@ -144,18 +154,25 @@ export async function replayServed(deps: ServedReplayDeps, plan: ServedReplayPla
     const steps = await applyAgain(replay, plan, { model, path });
     return { before, after: await logprobsOf(replay, model, last), ...steps };
   });
-  const served = servedOf(record.spec);
-  const tolerance = last.after
-    ? Math.max(last.after.moved / 2, weightsTolerance(served))
-    : served.logprob_tolerance;
-  const { mean, max } = distance(after, expected.logprobs);
+  const { tolerance, bound } = boundFor(record.spec, last);
+  const mean = meanDistance(after, expected.logprobs);
   return {
     ...plan,
-    ...{ saved: expected.path, places: after.length, mean, max, tolerance },
-    moved: distance(before, expected.logprobs).mean,
-    within: mean <= tolerance && steps.differs === null,
+    ...{ saved: expected.path, places: after.length, mean, max: furthest(after, expected.logprobs) },
+    moved: meanDistance(before, expected.logprobs),
+    ...{ tolerance, bound, within: mean <= tolerance && steps.differs === null },
     ...steps,
     seconds: (performance.now() - began) / 1000,
+  };
+}
+
+function boundFor(spec: RunSpec, { after }: LoggedStep): Pick<ServedReplay, 'tolerance' | 'bound'> {
+  const served = servedOf(spec);
+  if (!after) return { tolerance: served.logprob_tolerance, bound: 'logprob_tolerance' };
+  const least = weightsTolerance(served);
+  return {
+    tolerance: boundOf(after, least, true),
+    bound: tellsApart(after, least) ? 'moved' : 'weights_tolerance',
   };
 }
 
@@ -192,12 +209,13 @@ async function applyAgain(
     }
     const { after, ...batch } = logged;
     const { served } = await instance
-      .apply({ ...batch, before: null }, waiting)
+      .apply({ ...batch, before: null, saves: false }, waiting)
       .catch((error: unknown) => failedAt(step, error));
     if (!after) continue;
     steps.checked += 1;
     if (tellsApart(after, tolerance)) steps.toldApart += 1;
-    if (!isSame(compared(after, served.check.logprobs, tolerance, true))) steps.differs ??= step;
+    if (problemOf({ ...after, step }, served.check.logprobs, tolerance, true) !== null)
+      steps.differs ??= step;
   }
   return steps;
 }
@@ -215,13 +233,16 @@ async function withState<T>(
   use: (model: string, path: string | null) => Promise<T>,
 ): Promise<T> {
   const { store, service, waiting, log, record } = replay;
-  const { name, rank, seed } = servedOf(record.spec);
-  for (const path of step === 0 ? [null] : await savedPaths(store, record.run, step)) {
+  const { name, rank, seed, numbered } = servedOf(record.spec);
+  const options: RequestOptions = { ...waiting, repeatable: numbered };
+  const loader = { service, log: new ServedLog(store) };
+  for (const saved of step === 0 ? [null] : await savedStates(store, record.run, step)) {
     const created = await service.createModel(name, { rank, seed: seed ?? record.spec.seed }, waiting);
     try {
-      if (path === null || (await loads(replay, created.model, { path, optimizer })))
-        return await use(created.model, path);
-      log(`${path}, a saved state of step ${step}, does not load`);
+      const problem =
+        saved && (await problemOfLoad(loader, record, { model: created.model, saved, optimizer }, options));
+      if (problem === null) return await use(created.model, saved?.path ?? null);
+      log(`${saved?.path}, a saved state of step ${step}, ${problem}`);
     } finally {
       await end(replay, created);
     }
@@ -231,37 +252,29 @@ async function withState<T>(
   );
 }
 
-/** False if the saved state is gone. */
-async function loads(
-  { service, waiting, record }: Replay,
-  model: string,
-  { path, optimizer }: { path: string; optimizer: boolean },
-): Promise<boolean> {
-  const options: RequestOptions = { ...waiting, repeatable: servedOf(record.spec).numbered };
-  try {
-    await service.loadWeights({ model_id: model, seq_id: 1 }, path, { ...options, optimizer });
-    return true;
-  } catch (error) {
-    waiting.signal?.throwIfAborted();
-    if (error instanceof TinkerRefused || error instanceof ModelLost) return false;
-    throw error;
-  }
-}
-
-/** Also after an interruption, so without its signal. What is left ends with its session, minutes later. */
+/**
+ * Also after an interruption, so without its signal. What was saved to be sampled is removed, since no record names it. A model that is left
+ * ends with its session, minutes later.
+ */
 async function end({ service, waiting, log }: Replay, { model, session }: CreatedModel): Promise<void> {
   const { signal: _signal, ...patient } = waiting;
   await service.unload(model, patient).catch((error: unknown) => {
     log(`${model} is not unloaded, and ends with its session: ${(error as Error).message}`);
   });
   service.release(session);
+  try {
+    for (const saved of await service.checkpoints(model, patient))
+      await service.removeCheckpoint(model, saved);
+  } catch (error) {
+    log(`what ${model} saved stays on the server: ${(error as Error).message}`);
+  }
 }
 
 /** At the places that the step trains on, in the batch's order. */
 async function logprobsOf(
   { service, waiting, record }: Replay,
   model_id: string,
-  step: StepToApply,
+  step: LoggedStep,
 ): Promise<number[]> {
   const logprobs: number[] = [];
   for (const chunk of requestsOf(record.spec, step)) {
@@ -275,20 +288,18 @@ async function logprobsOf(
   return logprobs;
 }
 
-function distance(a: readonly number[], b: readonly number[]): { mean: number; max: number } {
-  const apart = a.map((value, place) => Math.abs(value - (b[place] ?? NaN)));
-  const sum = apart.reduce((total, one) => total + one, 0);
-  return { mean: sum / apart.length, max: apart.reduce((most, one) => Math.max(most, one), 0) };
+function furthest(a: readonly number[], b: readonly number[]): number {
+  return a.reduce((most, value, place) => Math.max(most, Math.abs(value - (b[place] ?? NaN))), 0);
 }
 
 /** A saved state proves that the step was applied. */
-async function batchOf(store: ObjectStore, run: string, step: number): Promise<StepToApply> {
+async function batchOf(store: ObjectStore, run: string, step: number): Promise<LoggedStep> {
   const logged = await new ServedLog(store).step(run, step);
   if (logged) return logged;
   throw new BadReplayRange(`step ${step} of ${run} applied nothing: there is no batch to compare with`);
 }
 
-function requestsOf(spec: RunSpec, { plan, batch }: StepToApply): Datum[][] {
+function requestsOf(spec: RunSpec, { plan, batch }: LoggedStep): Datum[][] {
   return chunked(spec, plan, batch).flat();
 }
 
@@ -306,23 +317,22 @@ async function refuseOtherServer({ service, waiting }: ServedReplayDeps, record:
 }
 
 /** Newest first. */
-async function savedPaths(store: ObjectStore, run: string, step: number): Promise<string[]> {
-  const saved = await new ServedLog(store).savedAt(run, step);
-  return saved.map(({ path }) => path).reverse();
+async function savedStates(store: ObjectStore, run: string, step: number): Promise<SavedStateRecord[]> {
+  return (await new ServedLog(store).savedAt(run, step)).reverse();
 }
 
 /** The newest step at or before `step` that has a saved state; 0 if there is none. */
 async function newestSaved(store: ObjectStore, run: string, step: number): Promise<number> {
   for (let before = step; before > 0; before--)
-    if ((await savedPaths(store, run, before)).length > 0) return before;
+    if ((await savedStates(store, run, before)).length > 0) return before;
   return 0;
 }
 
 async function refuseUnsaved(store: ObjectStore, run: string, to: number): Promise<void> {
-  if ((await savedPaths(store, run, to)).length > 0) return;
+  if ((await savedStates(store, run, to)).length > 0) return;
   const last = await lastCommittedStep(store, run);
   let next = to + 1;
-  while (next <= last && (await savedPaths(store, run, next)).length === 0) next++;
+  while (next <= last && (await savedStates(store, run, next)).length === 0) next++;
   throw new BadReplayRange(
     `step ${to} of ${run} has no saved state to compare with: ` +
       (next <= last

@@ -71,12 +71,13 @@ export function register(program: Command): void {
         ]);
         const proofs = isServed ? [servedProofsLine(chain, paid !== null)] : [];
         if (!options.json) console.log([chainText(chain), ...proofs, ...familyLines(family)].join('\n'));
-        const replay = paid
-          ? await servedReplay(store, paid)
+        const served = paid && (await replayOnServer(store, paid));
+        const replay = served
+          ? { result: served, text: servedReplayText(served), agrees: served.within }
           : range && (await nativeReplay(store, run, range));
         if (replay && !options.json) console.log(replay.text);
         if (options.json) {
-          const proves = isServed ? { proves: servedProofs(chain, replay?.agrees ?? null) } : {};
+          const proves = isServed ? { proves: servedProofs(chain, served) } : {};
           const audit = { ...chain, ...proves, ...family };
           console.log(JSON.stringify({ ...audit, ...(replay ? { replay: replay.result } : {}) }));
         }
@@ -95,14 +96,6 @@ interface ShownReplay {
 async function nativeReplay(store: ObjectStore, run: string, range: ReplayRange): Promise<ShownReplay> {
   const result = await replayOnFreshEngine(store, run, range);
   return { result, text: replayText(result), agrees: result.equal };
-}
-
-async function servedReplay(
-  store: ObjectStore,
-  paid: Parameters<typeof replayOnServer>[1],
-): Promise<ShownReplay> {
-  const result = await replayOnServer(store, paid);
-  return { result, text: servedReplayText(result), agrees: result.within };
 }
 
 /**

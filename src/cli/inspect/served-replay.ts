@@ -23,7 +23,7 @@ interface ServedProofs {
   order: boolean;
   /** Each batch is in the records once. */
   recordedOnce: boolean;
-  /** The replayed steps are in the weights once. Null: no replay has looked. */
+  /** The replayed steps are in the weights once. Null: no replay has looked, or it could not tell each step from the one before. */
   weights: boolean | null;
   /** Nobody can hash the server's weights: its states are named for their batches (R32). */
   bits: false;
@@ -34,10 +34,14 @@ type PaidReplay = ServedReplayPlan & { url: string };
 /** For an interactive command; a run waits longer. */
 const maxWaitMs = 60_000;
 
-/** `weights`: whether a replay found the weights that it should; null without one. */
-export function servedProofs({ violations }: ChainAudit, weights: boolean | null): ServedProofs {
+export function servedProofs({ violations }: ChainAudit, replay: ServedReplay | null): ServedProofs {
   const holds = violations.length === 0;
-  return { order: holds, recordedOnce: holds, weights, bits: false };
+  return { order: holds, recordedOnce: holds, weights: replay && provesWeights(replay), bits: false };
+}
+
+function provesWeights({ within, toldApart, updates }: ServedReplay): boolean | null {
+  if (!within) return false;
+  return toldApart === updates ? true : null;
 }
 
 export function servedProofsLine({ violations }: ChainAudit, replays: boolean): string {
@@ -106,14 +110,14 @@ export async function replayOnServer(
 
 export function servedReplayText(replay: ServedReplay): string {
   const { start, from, to, saved, places, mean, max, moved, tolerance, within, seconds } = replay;
-  const { updates, checked, toldApart, differs } = replay;
+  const { updates, bound, toldApart, differs } = replay;
   const beginning = start === 0 ? 'fresh adapters' : `the saved state of step ${start}`;
   return [
     `replay of steps ${from}..${to} on the Tinker server, from ${beginning}, in ${seconds.toFixed(1)} s`,
     `  compared with  ${saved}, the saved state of step ${to}`,
     `  log-probs      mean |Δ| ${figure(mean)}, max |Δ| ${figure(max)}, at the ${whole(places)} places that step ${to} trains on`,
     `  bound          mean |Δ| ≤ ${figure(tolerance)}, ${
-      checked > 0 ? `half of what step ${to} moved` : 'model.served.logprob_tolerance'
+      bound === 'moved' ? `half of what step ${to} moved` : `model.served.${bound}`
     }: ${within ? 'within' : 'DIFFERS'}${differs === null ? '' : ` after step ${differs}`}`,
     `  steps          ${whole(toldApart)} of ${whole(updates)} can be told from the step before by log-probs recorded with them`,
     `  for scale      the replayed updates moved these log-probs by ${figure(moved)} on average${

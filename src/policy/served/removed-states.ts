@@ -5,7 +5,7 @@ import type { ObjectStore } from '../../store/objects/object-store.js';
 import { isSamplerOf, stepOfSave } from '../../store/records/served-names.js';
 import { listCheckpoints } from '../../store/runs/checkpoints.js';
 import { lastCommittedStep, readRun, readState } from '../../store/runs/run-records.js';
-import { readInstances, readSavedStates, recordRemoved } from '../../store/runs/served-models.js';
+import { isTrained, readInstances, readSavedStates, recordRemoved } from '../../store/runs/served-models.js';
 
 const withinMs = 30_000;
 
@@ -30,7 +30,7 @@ export async function removeSaved(removal: Removal, run: string, sampled: string
     const instances = await readInstances(store, run);
     const ended = new Set(instances.filter(({ given_up }) => given_up).map(({ model }) => model));
     // Another node may be sampling from a model that is not trained.
-    const others = instances.filter(({ purpose, model }) => purpose === undefined || ended.has(model));
+    const others = instances.filter((one) => isTrained(one) || ended.has(one.model));
     const models = new Set(others.map(({ model }) => model));
     const listed: Listed[] = [];
     for (const model of models)

@@ -12,15 +12,12 @@ import type { PlanRecord } from '../../spec/records/plan.js';
 import type { InstanceRecord, RecordedCheck, ServedUpdate } from '../../spec/records/served-model.js';
 import type { RunSpec, ServedModel } from '../../spec/run-spec.js';
 import type { Rescored } from '../../store/runs/rescored-logprobs.js';
-import { lastWarmStep } from '../../spec/warm-start.js';
 import { nameOfSampler, nameOfSave, nameOfState } from '../../store/records/served-names.js';
 import {
   checkedLogprobs,
   checkedSequences,
-  compared,
-  differenceText,
   forCheck,
-  isSame,
+  problemOf,
   recordedCheck,
   type WeightCheck,
 } from './weight-check.js';
@@ -29,9 +26,6 @@ import {
 export class InstanceGivenUp extends Error {
   override readonly name = 'InstanceGivenUp';
 }
-
-/** The model does not hold the state that the records say. */
-export class OtherWeights extends InstanceGivenUp {}
 
 /** The optimizer's step had a gradient that is not finite: the weights on the server are lost, and the batch is not applied (R37). */
 export class NonFiniteStep extends InstanceGivenUp {}
@@ -45,13 +39,15 @@ export interface StepToApply {
   before: WeightCheck | null;
   /** What the step's first update recorded; absent for that update. */
   after?: RecordedCheck;
+  /** Saves the state after the step, with the optimizer. */
+  saves: boolean;
   /** Records the trainer's log-probs of the targets, and returns the recorded ones: another process may have been first. */
   keepRescored: (logprobs: Float32Array) => Promise<Rescored>;
 }
 
 interface AppliedStep extends UpdateResult {
   served: ServedUpdate;
-  /** Absent if the step is not one that is saved. */
+  /** Absent if the state was not to be saved. */
   saved?: { path: string; number: number };
 }
 
@@ -67,7 +63,7 @@ export class ServedInstance {
   holds: Holding | null;
   private sampled: { state: Digest; path: string } | null = null;
   private trained: boolean;
-  /** The last batch was applied again: other instances' log-probs were recorded for it. */
+  /** The last batch in the held weights was applied again: another instance's log-probs were recorded for it. */
   private again: boolean;
 
   /** `next`: number of the next training request. */
@@ -143,15 +139,12 @@ export class ServedInstance {
     const check = recordedCheck(first, after);
     if (step.after) this.require({ ...step.after, step: step.step }, after, true);
     const state = nameOfState(step.plan.previous_state, step.stepId);
-    // A model that is only sampled comes through a phase's begin too: it loads the saved state that the phase begins with.
-    const saved =
-      isSaved(this.spec, step.step) &&
-      (this.record.purpose === undefined || step.step <= lastWarmStep(this.spec))
-        ? {
-            path: await this.save('training', nameOfSave(step.step, step.stepId), number, options),
-            number: number++,
-          }
-        : undefined;
+    const saved = step.saves
+      ? {
+          path: await this.save('training', nameOfSave(step.step, step.stepId), number, options),
+          number: number++,
+        }
+      : undefined;
     this.next = number;
     this.again = step.after !== undefined;
     this.holds = { step: step.step, state };
@@ -164,10 +157,10 @@ export class ServedInstance {
   }
 
   private require(check: Omit<WeightCheck, 'data'>, found: readonly number[], appliedAgain = false): void {
-    const weights = compared(check, found, weightsTolerance(this.served), appliedAgain);
-    if (!isSame(weights))
-      throw new OtherWeights(
-        `${this.record.model} does not hold the weights after step ${check.step}: ${differenceText(check, weights)}. If this ` +
+    const problem = problemOf(check, found, weightsTolerance(this.served), appliedAgain);
+    if (problem !== null)
+      throw new InstanceGivenUp(
+        `${this.record.model} does not hold the weights after step ${check.step}: ${problem}. If this ` +
           'server gives equal weights other log-probs, a fork needs a larger model.served.weights_tolerance',
       );
   }
@@ -234,7 +227,7 @@ export class ServedInstance {
   }
 
   private get served(): ServedModel {
-    return this.spec.model.served as ServedModel;
+    return servedOf(this.spec);
   }
 }
 
@@ -248,6 +241,11 @@ export async function checkPass(
   const request = { ...place, data, loss_fn: 'cross_entropy', forward_only: true };
   const { outputs } = await service.pass(request, { ...options, repeatable: true });
   return checkedLogprobs(data, outputs);
+}
+
+export function servedOf({ model }: RunSpec): ServedModel {
+  if (model.served) return model.served;
+  throw new Error('a run without model.served has come to a node of a Tinker server');
 }
 
 /** Log-probs of equal weights on SkyRL's JAX backend lie up to 1e-6 apart. */

@@ -13,11 +13,11 @@ import {
 import { BadTinkerAnswer } from '../../engine/tinker/wire.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
-import type { InstanceRecord } from '../../spec/records/served-model.js';
-import type { RunSpec, ServedModel } from '../../spec/run-spec.js';
+import type { InstanceRecord, SavedStateRecord } from '../../spec/records/served-model.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { readState, readUpdateIfAny, timelineOf } from '../../store/runs/run-records.js';
 import {
+  isTrained,
   readInstances,
   readTrained,
   recordApplied,
@@ -26,9 +26,9 @@ import {
   recordSavedState,
 } from '../../store/runs/served-models.js';
 import { readBatch } from '../../store/runs/stored-batch.js';
-import { checkPass, InstanceGivenUp, ServedInstance, weightsTolerance } from './served-instance.js';
-import type { ServedLog } from './served-log.js';
-import { compared, differenceText, isSame } from './weight-check.js';
+import { problemOfLoad } from './loaded-state.js';
+import { InstanceGivenUp, isSaved, ServedInstance, servedOf } from './served-instance.js';
+import type { LoggedStep, ServedLog } from './served-log.js';
 
 interface ServedInstancesOptions {
   store: ObjectStore;
@@ -39,13 +39,24 @@ interface ServedInstancesOptions {
   log: (message: string) => void;
 }
 
-/** A process that makes a model unloads those before it, so no more than the newest can still be there. */
+/** Each new model unloads earlier ones, so at most these few can be left. */
 const mostUnloaded = 3;
+/** A model that is not wanted any more. What is not unloaded by then ends with its session. */
+const endWithinMs = 20_000;
 
 /** What this process drives. */
 interface Driven {
   run: string;
   instance: ServedInstance;
+}
+
+/** What a model is to begin with. */
+interface Beginning extends Required<Creation> {
+  from: number;
+  /** Null: fresh adapters. */
+  saved: SavedStateRecord | null;
+  /** Newer states that did not load. */
+  passedOver: string[];
 }
 
 interface Creation {
@@ -134,19 +145,29 @@ export class ServedInstances {
         continue;
       }
       if (logged.plan.optimizer.reset_moments && !instance.hasZeroMoments)
-        instance = await this.beginPhase(record, next - 1, options, instance.record.purpose !== undefined);
+        instance = await this.beginPhase(record, next - 1, options, !isTrained(instance.record));
       this.options.log(`${run}: the logged batch of step ${next} is applied again`);
       await this.guarded(instance, async () => {
+        const saves = await this.savesAgain(record, instance, logged);
         const { saved, served } = await sentFor({ run, item: itemOf.update(next) }, () =>
-          instance.apply(logged, options),
+          instance.apply({ ...logged, saves }, options),
         );
         if (saved) await this.recordSaved(run, { step: next, state }, saved, instance.record);
-        if (isEvaluating(instance)) return;
+        if (!isTrained(instance.record)) return;
         const { instance: n, requests } = served;
         await recordApplied(store, { run, instance: n, step: next, step_id: logged.stepId, requests, by });
       });
     }
     return instance;
+  }
+
+  /** A model that is only sampled saves no states but the one that a phase begins with: it is loaded again, without its moments. */
+  private async savesAgain(
+    { run, spec }: RunRecord,
+    { record }: ServedInstance,
+    { step }: LoggedStep,
+  ): Promise<boolean> {
+    return isTrained(record) ? isSaved(spec, step) : this.log.precedesPhase(run, step);
   }
 
   /**
@@ -161,8 +182,10 @@ export class ServedInstances {
     if (!instance || instance.given_up || instance.node !== by) return null;
     if (instance.step > step || this.givenUp.has(instance.model)) return null;
     const loads = instance.path === null ? 0 : 1;
-    const began = { step: instance.step, requests: loads, again: undefined };
-    const taken = (await this.log.taken(instance, step)) ?? began;
+    const taken = (await this.log.taken(instance, step)) ?? {
+      ...{ step: instance.step, requests: loads },
+      again: await this.log.beganAgain(run, instance),
+    };
     if (await this.log.hasNonFinite(run, taken.step + 1, step)) return null;
     if (!servedOf(spec).numbered) {
       // A batch that was sent would be sent twice.
@@ -207,54 +230,67 @@ export class ServedInstances {
     options: WaitOptions,
     { zeroMoments = false, evaluates = false }: Creation = {},
   ): Promise<ServedInstance> {
-    const { store, service, by } = this.options;
-    const { run, spec } = record;
-    const { name, rank, seed } = servedOf(spec);
+    const { run } = record;
     const before = evaluates ? this.evaluating : this.driven;
     if (before) await this.giveUp(before.instance);
     await this.endEarlier(run, options, evaluates);
     const passedOver: string[] = [];
     for (let from = step, isUpdated = false; ; from--) {
-      const paths =
-        from === 0 ? [null] : (await this.log.savedAt(run, from)).map(({ path }) => path).reverse();
-      for (const path of paths) {
-        if (path !== null && this.lost.has(placeOf(path, from))) {
-          passedOver.push(path);
-          continue;
-        }
-        const lora = { rank, seed: seed ?? spec.seed };
-        const created = await this.createModel(name, lora, options, evaluates);
-        const moments = zeroMoments && !isUpdated && path !== null ? { moments: 'zero' as const } : {};
-        const problem =
-          path === null
-            ? null
-            : await this.load(record, created, { path, from, optimizer: !('moments' in moments) }, options);
-        if (path !== null && problem !== null) {
-          this.options.log(
-            `${run}: ${path}, the saved state of step ${from}, ${problem}: an older one is used`,
-          );
-          passedOver.push(path);
-          this.lost.add(placeOf(path, from));
-          continue;
-        }
-        // A model is recorded once it holds what its record says: a successor would not load it again.
-        const instance = await recordInstance(store, {
-          ...{ run, ...created, step: from, path, node: by, by },
-          ...(evaluates ? { purpose: 'evaluate' as const } : {}),
-          ...moments,
-          ...(passedOver.length === 0 ? {} : { passed_over: passedOver }),
-        });
-        this.options.log(
-          `${run} has ${created.model} on the server, ${path === null ? 'with fresh adapters' : `from ${path}`}` +
-            (evaluates ? ', to be sampled' : ''),
-        );
-        const holds = { step: from, state: await readState(store, run, from) };
-        const begun = new ServedInstance(instance, spec, service, holds, path === null ? 1 : 2);
-        if (evaluates) this.evaluating = { run, instance: begun };
-        else this.driven = { run, instance: begun };
-        return this.goOn(record, begun, step, options);
+      const states = from === 0 ? [null] : (await this.log.savedAt(run, from)).reverse();
+      for (const saved of states) {
+        const beginning = { from, saved, passedOver, evaluates, zeroMoments: zeroMoments && !isUpdated };
+        const begun = await this.begun(record, beginning, options);
+        if (begun) return this.goOn(record, begun, step, options);
+        if (saved) passedOver.push(saved.path);
       }
       isUpdated ||= zeroMoments && (await this.log.isApplied(run, from));
+    }
+  }
+
+  /** A new model as it begins; null if the saved state does not load. It is recorded once it holds what its record says: a successor would not load it again. */
+  private async begun(
+    record: RunRecord,
+    { from, saved, passedOver, evaluates, zeroMoments }: Beginning,
+    options: WaitOptions,
+  ): Promise<ServedInstance | null> {
+    const { store, service, by, log } = this.options;
+    const { run, spec } = record;
+    if (saved && this.lost.has(placeOf(saved.path, from))) return null;
+    const { name, rank, seed } = servedOf(spec);
+    const created = await this.createModel(name, { rank, seed: seed ?? spec.seed }, options, evaluates);
+    const { model } = created;
+    const moments = zeroMoments && saved !== null ? { moments: 'zero' as const } : {};
+    try {
+      if (saved) {
+        const target = { model, saved, optimizer: !('moments' in moments) };
+        const problem = await problemOfLoad({ service, log: this.log }, record, target, options);
+        if (problem !== null) {
+          log(`${run}: ${saved.path}, the saved state of step ${from}, ${problem}: an older one is used`);
+          this.lost.add(placeOf(saved.path, from));
+          this.abandon(created);
+          await this.unload(model, options);
+          return null;
+        }
+      }
+      const holds = { step: from, state: await readState(store, run, from) };
+      const again = saved !== null && (await this.log.isAppliedAgain(run, saved));
+      const instance = await recordInstance(store, {
+        ...{ run, ...created, step: from, path: saved?.path ?? null, node: by, by },
+        ...(evaluates ? { purpose: 'evaluate' as const } : {}),
+        ...moments,
+        ...(passedOver.length === 0 ? {} : { passed_over: passedOver }),
+      });
+      const beginning = saved ? `from ${saved.path}` : 'with fresh adapters';
+      log(`${run} has ${model} on the server, ${beginning}${evaluates ? ', to be sampled' : ''}`);
+      const begun = new ServedInstance(instance, spec, service, holds, saved ? 2 : 1, again);
+      if (evaluates) this.evaluating = { run, instance: begun };
+      else this.driven = { run, instance: begun };
+      return begun;
+    } catch (error) {
+      this.abandon(created);
+      const patience = { maxWaitMs: 0, signal: AbortSignal.timeout(endWithinMs) };
+      await service.unload(model, patience).catch(() => undefined);
+      throw error;
     }
   }
 
@@ -265,7 +301,7 @@ export class ServedInstances {
   private async endEarlier(run: string, options: WaitOptions, evaluates: boolean): Promise<void> {
     const earlier = evaluates
       ? (await readInstances(this.options.store, run)).filter(
-          ({ purpose, node }) => purpose === 'evaluate' && node === this.options.by,
+          (one) => !isTrained(one) && one.node === this.options.by,
         )
       : await readTrained(this.options.store, run);
     const newest = earlier.at(-1);
@@ -302,60 +338,12 @@ export class ServedInstances {
     await this.unload(instance.record.model, options);
   }
 
-  /** Loads a saved state as the model's first request. Returns why the model cannot be used: it has no state, or another one. */
-  private async load(
-    { run, spec }: RunRecord,
-    { model, session }: CreatedModel,
-    { path, from, optimizer }: { path: string; from: number; optimizer: boolean },
-    options: WaitOptions,
-  ): Promise<string | null> {
-    const { service } = this.options;
-    try {
-      await service.loadWeights({ model_id: model, seq_id: 1 }, path, { ...options, optimizer });
-      const problem = await this.problemOfWeights(run, from, spec, model, options);
-      if (problem === null) return null;
-      this.abandon(model, session);
-      await this.unload(model, options);
-      return problem;
-    } catch (error) {
-      this.abandon(model, session);
-      options.signal?.throwIfAborted();
-      const isRefused =
-        error instanceof TinkerRefused ||
-        (error instanceof ModelLost && !(await this.isListed(path, options)));
-      if (!isRefused) throw error;
-      await this.unload(model, options);
-      return 'does not load';
-    }
-  }
-
-  /** A server may say that it has loaded a state that it has lost, and leave fresh adapters: a load is believed when it answers (R37). */
-  private async problemOfWeights(
-    run: string,
-    step: number,
-    spec: RunSpec,
-    model_id: string,
-    options: WaitOptions,
-  ): Promise<string | null> {
-    const check = await this.log.checkOf(run, step);
-    if (check === null) return null;
-    const found = await checkPass(this.options.service, { model_id }, check.data, options);
-    const weights = compared(check, found, weightsTolerance(servedOf(spec)));
-    return isSame(weights) ? null : `loads as something else: ${differenceText(check, weights)}`;
-  }
-
-  private async isListed(path: string, options: WaitOptions): Promise<boolean> {
-    const [model = ''] = path.replace(/^tinker:\/\//, '').split('/');
-    const listed = await this.options.service.checkpoints(model, options);
-    return listed.some(({ tinker_path }) => tinker_path === path);
-  }
-
   /** A model in doubt is never trained further (R35). Where a server knows numbers, an interrupted step is not in doubt: it is sent again. */
   async guarded<T>(instance: ServedInstance, use: () => Promise<T>): Promise<T> {
     try {
       return await use();
     } catch (error) {
-      if (instance.isNumbered && !isDoubtful(error) && !isEvaluating(instance)) this.leave();
+      if (instance.isNumbered && !isDoubtful(error) && isTrained(instance.record)) this.leave();
       else await this.giveUp(instance);
       throw error;
     }
@@ -378,7 +366,7 @@ export class ServedInstances {
   /** The record lets the next process begin anew at once. Without it, it would find out by itself. */
   async giveUp(instance: ServedInstance): Promise<void> {
     const { record } = instance;
-    this.abandon(record.model, record.session);
+    this.abandon(record);
     if (this.evaluating?.instance === instance) this.evaluating = null;
     else if (this.driven?.instance === instance) this.driven = null;
     this.options.engine.sampled = null;
@@ -391,7 +379,7 @@ export class ServedInstances {
     if (session !== undefined) this.options.service.keepAlive(session);
   }
 
-  private abandon(model: string, session: string | undefined): void {
+  private abandon({ model, session }: Pick<InstanceRecord, 'model' | 'session'>): void {
     this.givenUp.add(model);
     if (session !== undefined) this.options.service.release(session);
   }
@@ -400,7 +388,7 @@ export class ServedInstances {
   async refuseOlder(run: string, instance: InstanceRecord): Promise<void> {
     const newest = (await readTrained(this.options.store, run)).at(-1);
     if (newest?.n === instance.n) return;
-    this.abandon(instance.model, instance.session);
+    this.abandon(instance);
     this.leave();
     throw new InstanceGivenUp(
       `another process has given ${instance.model} up, or trains ${run} with a newer model on the server`,
@@ -422,23 +410,14 @@ export class ServedInstances {
     instance: InstanceRecord,
   ): Promise<void> {
     const { store, by } = this.options;
-    if (instance.purpose === undefined) await this.refuseOlder(run, instance);
+    if (isTrained(instance)) await this.refuseOlder(run, instance);
     await recordSavedState(store, { run, step, state, ...saved, instance: instance.n, by });
   }
 }
 
-export function servedOf({ model }: RunSpec): ServedModel {
-  if (model.served) return model.served;
-  throw new Error('a run without model.served has come to a node of a Tinker server');
-}
-
-/** A path may be recorded at a step that it does not hold, and at its own. */
+/** The same path may be recorded for two steps, so it is remembered with its step. */
 function placeOf(path: string, step: number): string {
   return `${step} ${path}`;
-}
-
-function isEvaluating({ record }: ServedInstance): boolean {
-  return record.purpose === 'evaluate';
 }
 
 /** The model may hold something else than the records say, or may be gone. */

@@ -9,11 +9,14 @@ import type { ObjectStore } from '../../store/objects/object-store.js';
 import { UnreadableRecord } from '../../store/objects/store-errors.js';
 import { chooseRescored, readRescored, type Rescored } from '../../store/runs/rescored-logprobs.js';
 import { openRunView } from '../../store/runs/quarantine.js';
-import { readPlan, readUpdate, timelineOf } from '../../store/runs/run-records.js';
+import { readPlan, readUpdate, readUpdateIfAny, timelineOf } from '../../store/runs/run-records.js';
 import { readApplied, readSavedStates } from '../../store/runs/served-models.js';
 import { readBatch } from '../../store/runs/stored-batch.js';
 import type { StepToApply } from './served-instance.js';
 import { checkedSequences, forCheck, type WeightCheck } from './weight-check.js';
+
+/** A committed step; whoever applies it again says whether the state is saved. */
+export type LoggedStep = Omit<StepToApply, 'saves'>;
 
 /** A check does not depend on how a step's requests were divided. */
 const unlimited = { sequences: Infinity, tokens: Infinity };
@@ -21,13 +24,37 @@ const unlimited = { sequences: Infinity, tokens: Infinity };
 export class ServedLog {
   constructor(private readonly store: ObjectStore) {}
 
-  /** The saved states of a step that are not removed, as they were recorded. A fork may have saved a step of its parent again. */
+  /** The saved states of a step that are not removed, as they were recorded. */
   async savedAt(run: string, step: number): Promise<SavedStateRecord[]> {
-    const timeline = await timelineOf(this.store, run, step);
-    const timelines = timeline === run ? [run] : [timeline, run];
-    const saved = (await Promise.all(timelines.map((one) => readSavedStates(this.store, one, step)))).flat();
+    const saved = await this.everSavedAt(run, step);
     const removed = new Set(saved.filter((one) => one.removed).map(({ path }) => path));
     return saved.filter(({ path }) => !removed.has(path));
+  }
+
+  /** A fork may have saved a step of its parent again. */
+  private async everSavedAt(run: string, step: number): Promise<SavedStateRecord[]> {
+    const timeline = await timelineOf(this.store, run, step);
+    const timelines = timeline === run ? [run] : [timeline, run];
+    return (await Promise.all(timelines.map((one) => readSavedStates(this.store, one, step)))).flat();
+  }
+
+  /**
+   * True if the state was saved by another model than the one whose log-probs its update records: its last batch was applied again, and
+   * servers may add up gradients in another order.
+   */
+  async isAppliedAgain(
+    run: string,
+    { run: of, step, instance }: Pick<SavedStateRecord, 'run' | 'step' | 'instance'>,
+  ): Promise<boolean> {
+    const { served } = (await readUpdate(this.store, run, step)).observed;
+    return served?.instance !== instance || of !== (await timelineOf(this.store, run, step));
+  }
+
+  /** `isAppliedAgain` for the saved state that an instance began with. */
+  async beganAgain(run: string, { path, step }: InstanceRecord): Promise<boolean> {
+    if (path === null) return false;
+    const saved = (await this.everSavedAt(run, step)).find((one) => one.path === path);
+    return saved === undefined || this.isAppliedAgain(run, saved);
   }
 
   /** As the run sees it: a plan that was set aside is replaced (R24). */
@@ -55,6 +82,16 @@ export class ServedLog {
       if (again) return { step: at, requests: again.requests, again: true };
     }
     return null;
+  }
+
+  /** True if the next update that changes the state after `step` is committed and begins a training phase. */
+  async precedesPhase(run: string, step: number): Promise<boolean> {
+    for (let next = step + 1; ; next++) {
+      const update = await readUpdateIfAny(this.store, run, next);
+      if (!update) return false;
+      if (update.identity.applied === true)
+        return (await this.plan(run, next)).record.optimizer.reset_moments;
+    }
   }
 
   /** True if one of the steps `from` to `to` was applied. */
@@ -87,7 +124,7 @@ export class ServedLog {
   }
 
   /** Null if the step applied nothing. */
-  async step(run: string, step: number): Promise<StepToApply | null> {
+  async step(run: string, step: number): Promise<LoggedStep | null> {
     const store = await openRunView(this.store, run);
     const { identity, observed } = await readUpdate(store, run, step);
     if (identity.applied !== true) return null;

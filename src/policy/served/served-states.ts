@@ -24,8 +24,15 @@ import type {
   StateKeeper,
   StepUpdate,
 } from '../state-keeper.js';
-import { InstanceGivenUp, isRescored, NonFiniteStep, type ServedInstance } from './served-instance.js';
-import { servedOf, ServedInstances } from './served-instances.js';
+import {
+  InstanceGivenUp,
+  isRescored,
+  isSaved,
+  NonFiniteStep,
+  type ServedInstance,
+  servedOf,
+} from './served-instance.js';
+import { ServedInstances } from './served-instances.js';
 import { ServedLog } from './served-log.js';
 import { removeSaved } from './removed-states.js';
 
@@ -128,13 +135,15 @@ export class ServedStates implements StateKeeper {
     this.options.engine.sampled = null;
     onProgress?.({ done: 0, total: 1 });
     const batch = await this.log.batchOf(run, step, digest);
-    const options = waiting(await readRun(this.options.store, run), attempt, { verb: 'update' });
+    const record = await readRun(this.options.store, run);
+    const options = waiting(record, attempt, { verb: 'update' });
+    const saves = isSaved(record.spec, step);
     return this.instances
       .guarded(instance, async () => {
         const keepRescored = this.log.keepRescored(run, step, digest);
         const before = await this.log.checkOf(run, step - 1);
         const { saved, ...result } = await sentFor({ run, item: itemOf.update(step) }, () =>
-          instance.apply({ step, plan, batch, stepId, before, keepRescored }, options),
+          instance.apply({ step, plan, batch, stepId, before, saves, keepRescored }, options),
         );
         // Another process's flush could have come between the step and its check; that the model is given up is recorded before a flush.
         if (saved)

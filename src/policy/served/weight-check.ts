@@ -69,14 +69,31 @@ export function recordedCheck(before: readonly number[], after: readonly number[
  * was applied again, since servers may add up gradients in another order. `tolerance`: distance within which this server gives equal weights
  * (`model.served.weights_tolerance`).
  */
+export function boundOf({ moved }: RecordedCheck, tolerance: number, appliedAgain = false): number {
+  return Math.max(moved / (appliedAgain ? 2 : 10), tolerance);
+}
+
 export function compared(
-  { logprobs, moved }: RecordedCheck,
+  check: RecordedCheck,
   found: readonly number[],
   tolerance: number,
   appliedAgain = false,
 ): CheckedWeights {
-  const bound = Math.max(moved / (appliedAgain ? 2 : 10), tolerance);
-  return { distance: meanDistance(logprobs, found), bound };
+  return {
+    distance: meanDistance(check.logprobs, found),
+    bound: boundOf(check, tolerance, appliedAgain),
+  };
+}
+
+/** Why `found` are not the log-probs of the state that the check knows; null if they are. */
+export function problemOf(
+  check: Omit<WeightCheck, 'data'>,
+  found: readonly number[],
+  tolerance: number,
+  appliedAgain = false,
+): string | null {
+  const weights = compared(check, found, tolerance, appliedAgain);
+  return isSame(weights) ? null : differenceText(check, weights);
 }
 
 export function isSame({ distance, bound }: CheckedWeights): boolean {
@@ -84,8 +101,8 @@ export function isSame({ distance, bound }: CheckedWeights): boolean {
 }
 
 /** True if the check can tell the state from the one before its step. */
-export function tellsApart({ moved }: RecordedCheck, tolerance: number): boolean {
-  return moved / 2 > tolerance;
+export function tellsApart(check: RecordedCheck, tolerance: number): boolean {
+  return boundOf(check, tolerance, true) > tolerance;
 }
 
 export function differenceText(

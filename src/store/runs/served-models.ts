@@ -13,14 +13,19 @@ export async function readTrained(store: ObjectStore, run: string): Promise<Inst
   return (await readInstances(store, run)).filter(isTrained);
 }
 
-const isTrained = ({ purpose }: InstanceRecord): boolean => purpose === undefined;
+/** False for a model that is only sampled. */
+export function isTrained({ purpose }: InstanceRecord): boolean {
+  return purpose === undefined;
+}
 
-/** Records that a model is ended. A trained model that is no longer the newest is over without it, and a record would end the newest. */
+/** Records that a model is ended. Does nothing for a trained model that is not the newest: the record would end the newest one. */
 export async function recordGivenUp(store: ObjectStore, ended: InstanceRecord, by: string): Promise<void> {
   const { run, model, step, path, purpose, node = by } = ended;
   const observed = { at: new Date().toISOString(), by };
   await appendSequence(store, instancesFolder(run), 'instance', (n, existing) => {
-    const newest = purpose ? existing.findLast((one) => one.model === model) : existing.findLast(isTrained);
+    const newest = isTrained(ended)
+      ? existing.findLast(isTrained)
+      : existing.findLast((one) => one.model === model);
     if (newest && (newest.model !== model || newest.given_up)) return newest;
     const role = purpose ? { purpose } : {};
     return {

@@ -5,11 +5,12 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { ServedReplay } from '../../../src/activities/reports/replay-served.js';
 import { sha256Hex } from '../../../src/base/sha256.js';
-import { servedReplayText } from '../../../src/cli/inspect/served-replay.js';
+import { servedProofs, servedReplayText } from '../../../src/cli/inspect/served-replay.js';
 import { baseModelDigest } from '../../../src/policy/base-model.js';
 import { packForest } from '../../../src/rl/packing.js';
 import type { RunSpec } from '../../../src/spec/run-spec.js';
 import { encodeBatchFile } from '../../../src/store/files/batch-file.js';
+import type { ChainAudit } from '../../../src/store/audit/chain-audit.js';
 import { batchKey, planKey, runKey, updateKey } from '../../../src/store/objects/layout.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { recordDigest } from '../../../src/store/records/canonical.js';
@@ -166,21 +167,22 @@ describe('a replay on a Tinker server', () => {
     expect(errors).not.toContain('hidden');
   });
 
+  const replay: ServedReplay = {
+    ...{
+      run: 'tiny',
+      from: 3,
+      to: 4,
+      start: 2,
+      zeroMoments: false,
+      updates: 1,
+      trainedTokens: 14,
+      comparedTokens: 42,
+    },
+    ...{ saved: 'tinker://m/weights/s4', places: 9, mean: 0, max: 0, moved: 0.2 },
+    ...{ tolerance: 0.1, bound: 'moved', within: true, seconds: 2, checked: 1, toldApart: 1, differs: null },
+  };
+
   test('says in words whether log-probs are within the bound, and whether the bound says anything', () => {
-    const replay: ServedReplay = {
-      ...{
-        run: 'tiny',
-        from: 3,
-        to: 4,
-        start: 2,
-        zeroMoments: false,
-        updates: 1,
-        trainedTokens: 14,
-        comparedTokens: 42,
-      },
-      ...{ saved: 'tinker://m/weights/s4', places: 9, mean: 0, max: 0, moved: 0.2, tolerance: 0.1 },
-      ...{ within: true, seconds: 2, checked: 1, toldApart: 1, differs: null },
-    };
     expect(servedReplayText(replay)).toMatch(/mean \|Δ\| 0, max \|Δ\| 0, at the 9 places[^]*: within\n/);
     expect(servedReplayText(replay)).not.toContain('less than the bound');
     expect(servedReplayText({ ...replay, moved: 0.01 })).toContain(
@@ -189,6 +191,19 @@ describe('a replay on a Tinker server', () => {
     expect(servedReplayText({ ...replay, mean: 0.3, max: 1, within: false })).toMatch(/: DIFFERS\n/);
     expect(servedReplayText({ ...replay, within: false, differs: 3 })).toContain('DIFFERS after step 3');
     expect(servedReplayText(replay)).toContain('1 of 1 can be told from the step before');
+    expect(servedReplayText(replay)).toContain('≤ 0.100, half of what step 4 moved: within');
+    expect(servedReplayText({ ...replay, bound: 'weights_tolerance' })).toContain(
+      '≤ 0.100, model.served.weights_tolerance: within',
+    );
+  });
+
+  test('proves weights only if it could tell each replayed step from the one before', () => {
+    const chain = { violations: [] } as unknown as ChainAudit;
+    expect(servedProofs(chain, replay).weights).toBe(true);
+    expect(servedProofs(chain, { ...replay, updates: 2 }).weights).toBeNull();
+    expect(servedProofs(chain, { ...replay, toldApart: 0, checked: 0 }).weights).toBeNull();
+    expect(servedProofs(chain, { ...replay, toldApart: 0, within: false }).weights).toBe(false);
+    expect(servedProofs(chain, null).weights).toBeNull();
   });
 });
 

@@ -155,7 +155,7 @@ const unattended = () => ({ signal: new AbortController().signal, progress: () =
 const at = '2026-01-02T03:04:05.678Z';
 
 /** Calls the simulated server, on the simulation's clock. */
-class SimulatedClient extends TinkerClient {
+export class SimulatedClient extends TinkerClient {
   constructor(
     private readonly actor: Actor,
     private readonly world: World,
