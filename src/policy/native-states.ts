@@ -82,6 +82,10 @@ class NativeStates implements StateKeeper {
     await this.restorer.restore(run, step, state, attempt, newest);
   }
 
+  idle(): Promise<void> {
+    return Promise.resolve();
+  }
+
   forget(): Promise<void> {
     return this.options.engine.restart();
   }

@@ -25,6 +25,8 @@ export class PolicyHolder {
   readonly engine: PolicyEngine;
   readonly keeper: StateKeeper;
   private readers = 0;
+  /** Somebody has read the state since the keeper was last told that nobody does. */
+  private wasRead = false;
 
   constructor(private readonly options: PolicyHolderOptions) {
     this.engine = options.engine;
@@ -49,10 +51,14 @@ export class PolicyHolder {
           try {
             if ((await this.keeper.held()) !== state) return null;
             ensuring.end();
+            this.wasRead = true;
             return { value: await use(state) };
           } finally {
             this.readers -= 1;
-            if (this.readers === 0) await this.keeper.idle?.();
+            if (this.readers === 0 && this.wasRead) {
+              this.wasRead = false;
+              await this.keeper.idle();
+            }
           }
         }, attempt.signal);
         if (done) return done.value;

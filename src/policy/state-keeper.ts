@@ -63,8 +63,8 @@ export interface StateKeeper {
     provenance: Provenance,
     attempt: Attended,
   ): Promise<void>;
-  /** Nobody reads the held state for now: what was made to be read alone may end. */
-  idle?(): Promise<void>;
+  /** Called when the last reader leaves; a model made only for reading may end. Waits for no server for long. */
+  idle(): Promise<void>;
   /** Drops the state in the engine; the next state is restored from saved ones. */
   forget(): Promise<void>;
   /** Applies the logged batch of a step to the state before the step. Throws the reason of `signal` when it aborts. */

@@ -58,7 +58,7 @@ export function meteredKeeper(keeper: StateKeeper, meter: BusyMeter): StateKeepe
   return {
     held: () => keeper.held(),
     weights: () => keeper.weights(),
-    idle: () => keeper.idle?.() ?? Promise.resolve(),
+    idle: () => keeper.idle(),
     forget: () => keeper.forget(),
     kept: (committed) => keeper.kept(committed),
     prune: (committed, spare) => keeper.prune(committed, spare),

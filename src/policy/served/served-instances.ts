@@ -288,8 +288,7 @@ export class ServedInstances {
       return begun;
     } catch (error) {
       this.abandon(created);
-      const patience = { maxWaitMs: 0, signal: AbortSignal.timeout(endWithinMs) };
-      await service.unload(model, patience).catch(() => undefined);
+      await service.unload(model, patience()).catch(() => undefined);
       throw error;
     }
   }
@@ -329,8 +328,8 @@ export class ServedInstances {
   }
 
   /** Never throws: a model that is left ends with its session. */
-  async endEvaluating(options: WaitOptions): Promise<void> {
-    if (this.evaluating) await this.end(this.evaluating, options).catch(() => undefined);
+  async endEvaluating(): Promise<void> {
+    if (this.evaluating) await this.end(this.evaluating, patience()).catch(() => undefined);
   }
 
   private async end({ instance }: Driven, options: WaitOptions): Promise<void> {
@@ -413,6 +412,10 @@ export class ServedInstances {
     if (isTrained(instance)) await this.refuseOlder(run, instance);
     await recordSavedState(store, { run, step, state, ...saved, instance: instance.n, by });
   }
+}
+
+function patience(): WaitOptions {
+  return { maxWaitMs: 0, signal: AbortSignal.timeout(endWithinMs) };
 }
 
 /** The same path may be recorded for two steps, so it is remembered with its step. */

@@ -112,7 +112,7 @@ export class ServedStates implements StateKeeper {
   }
 
   idle(): Promise<void> {
-    return this.instances.endEvaluating({ maxWaitMs: 0 });
+    return this.instances.endEvaluating();
   }
 
   forget(): Promise<void> {

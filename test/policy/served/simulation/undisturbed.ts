@@ -11,6 +11,7 @@ import { SimulatedClient, Worker, type World } from './worker.js';
 
 export interface Undisturbed {
   store: ObjectStore;
+  memory: MemoryStore;
   server: SimulatedServer;
   run: ScriptedRun;
   /** A process of a node. */
@@ -24,7 +25,7 @@ const plain: ScriptOptions = {
   ...{ rescored: false, phase: null, poisoned: null, fork: null },
 };
 
-/** `trained`: its steps are taken, and the server's process that took them is gone. */
+/** `trained`: its steps are taken, and the server has been restarted since. */
 export async function undisturbed(
   options: Partial<ScriptOptions> = {},
   { trained = true, Server = SimulatedServer } = {},
@@ -67,7 +68,7 @@ export async function undisturbed(
     server.restart();
   }
   return {
-    ...{ store: viewOf(memory, (_, act) => Promise.resolve(act())), server, run, worker },
+    ...{ store: viewOf(memory, (_, act) => Promise.resolve(act())), memory, server, run, worker },
     service: () => new TinkerService(new SimulatedClient(worker('audit'), world)),
   };
 }
