@@ -43,15 +43,11 @@ export async function verdictOn(ending: Ending): Promise<Verdict> {
   for (const run of ending.script.runs) reasons.push(...(await problemsOf(ending, run)));
   for (const one of ending.inspected) reasons.push(...problemOf(ending, one));
   if (isStuck) reasons.push('it goes on for ever');
-  // A person looks at a run that is blocked, so what is wrong in it is not silent.
-  else if (failure)
-    return {
-      kind: 'blocked',
-      reasons: [`${failure.name}: ${failure.message}`, ...reasons],
-      ...{ wrongSamples, operations },
-    };
+  // Blocked or not: what a later run would load must be right.
   if (reasons.length > 0) return { kind: 'wrong', reasons, wrongSamples, operations };
-  return { kind: 'right', reasons, wrongSamples, operations };
+  if (!failure) return { kind: 'right', reasons, wrongSamples, operations };
+  const blocked = [`${failure.name}: ${failure.message}`];
+  return { kind: 'blocked', reasons: blocked, wrongSamples, operations };
 }
 
 async function problemsOf(
