@@ -74,11 +74,12 @@ export class ServedLog {
     { run, n, step: first }: InstanceRecord,
     step: number,
   ): Promise<{ step: number; requests: number; again?: true } | null> {
+    const view = await openRunView(this.store, run);
     for (let at = step; at > first; at--) {
       const { served } = (await readUpdate(this.store, run, at)).observed;
       const isOwn = served?.instance === n && (await timelineOf(this.store, run, at)) === run;
       if (isOwn) return { step: at, requests: served.requests };
-      const again = await readApplied(this.store, run, n, at);
+      const again = await readApplied(view, run, n, at);
       if (again) return { step: at, requests: again.requests, again: true };
     }
     return null;

@@ -36,6 +36,7 @@ import { openRunView } from '../runs/quarantine.js';
 import { readNumerics, readRun, timelineOf } from '../runs/run-records.js';
 import { nameOfBase, nameOfState } from '../records/served-names.js';
 import { auditSequences, unproven } from './sequence-audit.js';
+import { checkServed } from './served-audit.js';
 import { checkStarts } from './start-audit.js';
 import { verifyWeights } from '../files/weights.js';
 
@@ -95,6 +96,7 @@ export async function auditChain(
     for (const start of await checkStarts(chain, timeline, step))
       if (!start.startsWith('runs/')) starts.add(start);
   }
+  await checkServed(chain, last);
   report.steps = last + 1;
   report.at('evaluations');
   report.finalState = chain.state;

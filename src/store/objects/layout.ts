@@ -84,9 +84,10 @@ export const refKey = (run: string, user: string) => `${refsFolder(run)}${checkR
 export const collectionsFolder = (run: string) => `${runFolder(run)}gc/`;
 /** Models that a Tinker server held for the run, in the order in which they were made (R33). */
 export const instancesFolder = (run: string) => `${runFolder(run)}instances/`;
+export const appliedFolder = (run: string) => `${runFolder(run)}applied/`;
 /** The record that the n-th of these models has taken a step's batch again. */
 export const appliedKey = (run: string, n: number, step: number) =>
-  `${runFolder(run)}applied/${whole(n, 'instance')}/${padded(step, 6, 'step')}.json`;
+  `${appliedFolder(run)}${whole(n, 'instance')}/${padded(step, 6, 'step')}.json`;
 /** States of a step that a Tinker server has saved (R36). */
 export const savedStatesFolder = (run: string, step: number) =>
   `${runFolder(run)}states/${padded(step, 6, 'step')}/`;

@@ -1,4 +1,6 @@
 // What came of a schedule: each batch once in the weights, or a run that is blocked and says why. Anything else is wrong.
+import { AuditReport } from '../../../../src/store/audit/audit-report.js';
+import { checkServed } from '../../../../src/store/audit/served-audit.js';
 import { lastCommittedStep } from '../../../../src/store/runs/run-records.js';
 import { readSavedStates } from '../../../../src/store/runs/served-models.js';
 import { type Adapters, areEqual, logprobOf } from './adapters.js';
@@ -70,8 +72,11 @@ async function problemsOf(
       )
         problems.push(`${saved.path}, the saved state of step ${step} of ${run}, holds ${nameOf(held)}`);
     }
-  if (failure) return problems;
   const last = await lastCommittedStep(store, run);
+  const report = new AuditReport(run);
+  await checkServed({ store, record: scripted.record, report }, last);
+  problems.push(...report.violations.map(({ key, problem }) => `the audit says of ${key}: ${problem}`));
+  if (failure) return problems;
   if (last !== script.options.steps) problems.push(`${run} ended with step ${last}, and nobody said why`);
   return problems;
 }
