@@ -17,7 +17,7 @@ interface RolloutOrder extends EpisodeTerms {
   /** The folder that holds the seats' records. */
   folder: string;
   seats: Seat[];
-  /** Part of the run whose state plays: not a sweep, which may be on another node. */
+  /** False for a sweep, which may be on another node. */
   isOwn: boolean;
   /** The environments that play the seats. Absent: the run's environments at their current addresses. */
   environments?: readonly EnvironmentSpec[];

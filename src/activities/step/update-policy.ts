@@ -193,7 +193,7 @@ async function recordOf(
         ...episodeFigures(await playedPlan(deps, plan, identity.outcomes), identity),
         ...policyMetrics(metrics),
         'policy/policy_lr': plan.optimizer.learning_rates.at(-1) ?? 0,
-        ...(await sentFigures(deps, { run, step, episodes, applied }, committed_at)),
+        ...sentFigures(deps, { run, step, episodes }, committed_at),
       },
       timings_ms: timingsOf(deps, input, computedMs),
       engine: { build, incarnation },

@@ -80,13 +80,6 @@ function weighed(batch: BatchArrays, rescored: Float32Array, cap: number): Batch
   };
 }
 
-/** Tokens of all of a step's requests, each sent once. */
-export function tokensToSend(batch: BatchArrays): number {
-  return sequencesOf(batch)
-    .flat()
-    .reduce((sum, { tokens }) => sum + tokens.length, 0);
-}
-
 /** Log-probs at the places that a request trains on, in its order; NaN where the server gives none. */
 export function trainedLogprobs(
   data: readonly Datum[],

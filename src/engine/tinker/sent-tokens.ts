@@ -39,12 +39,6 @@ export class SentTokens {
     open.set(purpose.item, plus(open.get(purpose.item) ?? nothing, part));
   }
 
-  /** Whether this process has sent something for the item that no record counts. */
-  has(run: string, item: string): boolean {
-    const { open, offered } = this.of(run);
-    return open.has(item) || offered?.items.has(item) === true;
-  }
-
   /**
    * What is to be counted in the update that is about to be committed at `at` (ISO 8601). `recorded`: what records show of its items; where
    * a process that has died sent some of it, that is the larger part.
