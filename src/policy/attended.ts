@@ -23,7 +23,7 @@ export interface AttemptScope {
 /** The part of a scope that code below the activities needs. */
 export type Attended = Pick<AttemptScope, 'signal' | 'progress'> &
   Partial<Pick<AttemptScope, 'uses' | 'restored'>> & {
-    /** The caller takes the steps of the run whose state it wants: the model that a server trains for the run is its own (R33). */
+    /** True if the run itself asks; then its trained model on a server may be used (R33). */
     trains?: boolean;
   };
 

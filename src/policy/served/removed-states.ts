@@ -15,6 +15,8 @@ interface Removal {
   /** Node, for records. */
   by: string;
   log: (message: string) => void;
+  /** Models that are ended and of which the server has nothing any more; a removal adds to them. */
+  emptied: Set<string>;
 }
 
 /**
@@ -23,7 +25,7 @@ interface Removal {
  * its own copy; `sampled`: path of those in use. What cannot be removed is removed with a later checkpoint. Never throws.
  */
 export async function removeSaved(removal: Removal, run: string, sampled: string | undefined): Promise<void> {
-  const { store, service, log } = removal;
+  const { store, service, log, emptied } = removal;
   const signal = AbortSignal.timeout(withinMs);
   try {
     const step = await lastCommittedStep(store, run);
@@ -33,9 +35,12 @@ export async function removeSaved(removal: Removal, run: string, sampled: string
     const others = instances.filter((one) => isTrained(one) || ended.has(one.model));
     const models = new Set(others.map(({ model }) => model));
     const listed: Listed[] = [];
-    for (const model of models)
-      for (const one of await service.checkpoints(model, { signal, maxWaitMs: 0 }))
-        listed.push({ run, model, ...one });
+    for (const model of models) {
+      if (emptied.has(model)) continue;
+      const found = await service.checkpoints(model, { signal, maxWaitMs: 0 });
+      if (found.length === 0 && ended.has(model)) emptied.add(model);
+      listed.push(...found.map((one) => ({ run, model, ...one })));
+    }
     const isKept = await keptOf(removal, { run, step, sampled }, listed);
     for (const one of listed.filter((one) => !isKept(one))) {
       // A process that was suspended meanwhile knows nothing of newer states.

@@ -15,6 +15,7 @@ import type { Digest } from '../../spec/records/parts.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import type { InstanceRecord, SavedStateRecord } from '../../spec/records/served-model.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
+import { openRunView } from '../../store/runs/quarantine.js';
 import { readState, readUpdateIfAny, timelineOf } from '../../store/runs/run-records.js';
 import {
   isTrained,
@@ -73,6 +74,8 @@ export class ServedInstances {
   private evaluating: Driven | null = null;
   /** Models that are not used any more, by the server's ids. */
   private readonly givenUp = new Set<string>();
+  /** Those that this process has unloaded. */
+  private readonly unloaded = new Set<string>();
   /** Saved states that did not load, as `placeOf` says: each try costs a model. */
   private readonly lost = new Set<string>();
 
@@ -155,7 +158,14 @@ export class ServedInstances {
         if (saved) await this.recordSaved(run, { step: next, state }, saved, instance.record);
         if (!isTrained(instance.record)) return;
         const { instance: n, requests } = served;
-        await recordApplied(store, { run, instance: n, step: next, step_id: logged.stepId, requests, by });
+        await recordApplied(await openRunView(store, run), {
+          run,
+          instance: n,
+          step: next,
+          step_id: logged.stepId,
+          requests,
+          by,
+        });
       });
     }
     return instance;
@@ -295,7 +305,7 @@ export class ServedInstances {
 
   /**
    * Ends the models before the next one: those that were trained, or those that this node has sampled. That a trained one is given up is
-   * recorded first: a process that resumed it after its flush would train on without the gradients of an unfinished step.
+   * recorded first: a process that resumed it after its gradients were flushed would train on without those of an unfinished step.
    */
   private async endEarlier(run: string, options: WaitOptions, evaluates: boolean): Promise<void> {
     const earlier = evaluates
@@ -305,7 +315,7 @@ export class ServedInstances {
       : await readTrained(this.options.store, run);
     const newest = earlier.at(-1);
     if (newest) await recordGivenUp(this.options.store, newest, this.options.by);
-    const models = new Set(earlier.map(({ model }) => model));
+    const models = new Set(earlier.map(({ model }) => model).filter((one) => !this.unloaded.has(one)));
     for (const model of [...models].slice(-mostUnloaded)) await this.unload(model, options);
   }
 
@@ -395,11 +405,14 @@ export class ServedInstances {
   }
 
   private async unload(model: string, options: WaitOptions): Promise<void> {
-    await this.options.service.unload(model, options).catch((error: unknown) => {
+    try {
+      await this.options.service.unload(model, options);
+      this.unloaded.add(model);
+    } catch (error) {
       options.signal?.throwIfAborted();
       if (!(error instanceof TinkerRefused)) throw error;
       this.options.log(`${model} is not unloaded: ${error.message}`);
-    });
+    }
   }
 
   async recordSaved(

@@ -53,6 +53,7 @@ export class ServedStates implements StateKeeper {
   private readonly instances: ServedInstances;
   /** The model that is sampled. */
   private sampling: ServedInstance | null = null;
+  private readonly emptied = new Set<string>();
 
   constructor(private readonly options: ServedStatesOptions) {
     this.log = new ServedLog(options.store);
@@ -145,7 +146,7 @@ export class ServedStates implements StateKeeper {
         const { saved, ...result } = await sentFor({ run, item: itemOf.update(step) }, () =>
           instance.apply({ step, plan, batch, stepId, before, saves, keepRescored }, options),
         );
-        // Another process's flush could have come between the step and its check; that the model is given up is recorded before a flush.
+        // Another process may have ended the model between the step and its check; it records that first, so look now.
         if (saved)
           await this.instances.recordSaved(run, { step, state: result.state }, saved, instance.record);
         else await this.instances.refuseOlder(run, instance.record);
@@ -200,7 +201,7 @@ export class ServedStates implements StateKeeper {
         );
       await writeCheckpoint(store, record, { ...upload, ...state, statePath });
       const { engine, by, log } = this.options;
-      await removeSaved({ store, service, by, log }, run, engine.sampled?.path);
+      await removeSaved({ store, service, by, log, emptied: this.emptied }, run, engine.sampled?.path);
     } finally {
       await rm(statePath, { force: true });
     }

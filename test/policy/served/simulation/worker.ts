@@ -46,6 +46,7 @@ export class Worker implements Actor {
   private readonly engine: TinkerEngine;
   private readonly service: TinkerService;
   private readonly holder: PolicyHolder;
+  private readonly emptied = new Set<string>();
 
   constructor(
     readonly name: string,
@@ -146,7 +147,8 @@ export class Worker implements Actor {
       files: [{ path: 'adapter.tar.gz', size: 1, sha256: committed.state }],
     });
     const log = (message: string): void => this.world.say(() => `${this.name}: ${message}`);
-    await removeSaved({ store, service, by: this.node, log }, run, engine.sampled?.path);
+    const removal = { store, service, by: this.node, log, emptied: this.emptied };
+    await removeSaved(removal, run, engine.sampled?.path);
   }
 }
 
