@@ -118,6 +118,7 @@ function makes<Given extends unknown[]>(
 for (const folder of [
   'runKey',
   'ownersFolder',
+  'appliedFolder',
   'controlFolder',
   'noticesFolder',
   'instancesFolder',
