@@ -5,14 +5,9 @@ import { trainedLogprobs } from '../../engine/tinker/passes.js';
 import type { CreatedModel, TinkerService } from '../../engine/tinker/service.js';
 import type { Datum } from '../../engine/tinker/wire.js';
 import { problemOfLoad } from '../../policy/served/loaded-state.js';
-import {
-  chunked,
-  InstanceGivenUp,
-  isRescored,
-  ServedInstance,
-  servedOf,
-  weightsTolerance,
-} from '../../policy/served/served-instance.js';
+import { InstanceGivenUp } from '../../policy/served/given-up.js';
+import { ServedInstance } from '../../policy/served/served-instance.js';
+import { chunked, isRescored, servedOf, weightsTolerance } from '../../policy/served/step-requests.js';
 import { type LoggedStep, ServedLog } from '../../policy/served/served-log.js';
 import {
   boundOf,

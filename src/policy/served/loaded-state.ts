@@ -5,8 +5,9 @@ import type { RequestOptions, WaitOptions } from '../../engine/tinker/futures.js
 import type { TinkerService } from '../../engine/tinker/service.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import type { SavedStateRecord } from '../../spec/records/served-model.js';
-import { checkPass, servedOf, weightsTolerance } from './served-instance.js';
+import { checkPass } from './served-instance.js';
 import type { ServedLog } from './served-log.js';
+import { servedOf, weightsTolerance } from './step-requests.js';
 import { problemOf } from './weight-check.js';
 
 interface Loader {

@@ -1,10 +1,10 @@
 // One model of a run on a Tinker server, and the numbered requests that train it (R34): what a step sends follows from its batch, its plan and
 // the run's spec alone.
 import type { Datum } from '../../engine/tinker/wire.js';
-import { chunksOf, servedLoss, trainedLogprobs } from '../../engine/tinker/passes.js';
+import { servedLoss, trainedLogprobs } from '../../engine/tinker/passes.js';
 import { TinkerRefused } from '../../engine/tinker/call-errors.js';
 import type { RequestOptions, WaitOptions } from '../../engine/tinker/futures.js';
-import type { AdamParams, SavedOnServer, TinkerService } from '../../engine/tinker/service.js';
+import type { SavedOnServer, TinkerService } from '../../engine/tinker/service.js';
 import type { UpdateResult } from '../../engine/policy-engine.js';
 import type { BatchArrays } from '../../spec/records/batch.js';
 import type { Digest } from '../../spec/records/parts.js';
@@ -13,6 +13,9 @@ import type { InstanceRecord, RecordedCheck, ServedUpdate } from '../../spec/rec
 import type { RunSpec, ServedModel } from '../../spec/run-spec.js';
 import type { Rescored } from '../../store/runs/rescored-logprobs.js';
 import { nameOfSampler, nameOfSave, nameOfState } from '../../store/records/served-names.js';
+import { InstanceGivenUp, NonFiniteStep } from './given-up.js';
+import { PassFigures } from './pass-figures.js';
+import { adamOf, chunked, isRescored, servedOf, weightsTolerance } from './step-requests.js';
 import {
   checkedLogprobs,
   checkedSequences,
@@ -21,14 +24,6 @@ import {
   recordedCheck,
   type WeightCheck,
 } from './weight-check.js';
-
-/** The model cannot be trusted any more: the next one begins with a saved state (R35). */
-export class InstanceGivenUp extends Error {
-  override readonly name = 'InstanceGivenUp';
-}
-
-/** The optimizer's step had a gradient that is not finite: the weights on the server are lost, and the batch is not applied (R37). */
-export class NonFiniteStep extends InstanceGivenUp {}
 
 export interface StepToApply {
   step: number;
@@ -241,103 +236,4 @@ export async function checkPass(
   const request = { ...place, data, loss_fn: 'cross_entropy', forward_only: true };
   const { outputs } = await service.pass(request, { ...options, repeatable: true });
   return checkedLogprobs(data, outputs);
-}
-
-export function servedOf({ model }: RunSpec): ServedModel {
-  if (model.served) return model.served;
-  throw new Error('a run without model.served has come to a node of a Tinker server');
-}
-
-/** Log-probs of equal weights on SkyRL's JAX backend lie up to 1e-6 apart. */
-export function weightsTolerance({ weights_tolerance }: ServedModel): number {
-  return weights_tolerance ?? 1e-5;
-}
-
-export function isSaved({ trainer }: RunSpec, step: number): boolean {
-  return step % (trainer.save_every ?? 1) === 0;
-}
-
-export function isRescored({ loss }: PlanRecord): boolean {
-  return loss.tis_cap !== undefined;
-}
-
-/** The requests of a step's passes, by mini-batch. */
-export function chunked(
-  { model }: RunSpec,
-  plan: PlanRecord,
-  batch: BatchArrays,
-  rescored?: Float32Array,
-): Datum[][][] {
-  const { reduction, chunk_sequences, chunk_tokens } = model.served as ServedModel;
-  const limits = { sequences: chunk_sequences, tokens: chunk_tokens };
-  return chunksOf(batch, plan.loss, reduction, limits, rescored);
-}
-
-/** `grad_clip_norm` is sent only to a server that clips: it would look as if it were applied elsewhere. */
-export function adamOf(
-  { optimizer }: Pick<PlanRecord, 'optimizer'>,
-  miniBatch: number,
-  { clips }: Pick<ServedModel, 'clips'>,
-): AdamParams {
-  const [beta1, beta2] = optimizer.adam_betas;
-  return {
-    learning_rate: optimizer.learning_rates[miniBatch] ?? 0,
-    ...{ beta1, beta2, eps: optimizer.adam_eps, weight_decay: optimizer.weight_decay },
-    ...(clips ? { grad_clip_norm: optimizer.max_grad_norm } : {}),
-  };
-}
-
-/** What the server computed beside the gradients, over the tokens that are trained on. */
-class PassFigures {
-  private tokens = 0;
-  private loss = 0;
-  private apart = 0;
-  private furthest = 0;
-  private gradNorms: number[] = [];
-  private finite = true;
-
-  add(data: readonly Datum[], outputs: readonly Record<string, number[]>[]): void {
-    for (const [index, { inputs }] of data.entries()) {
-      const { logprobs = [], elementwise_loss: losses = [] } = outputs[index] ?? {};
-      const old = inputs['logprobs']?.data;
-      for (const [at, weight] of (inputs['weights']?.data ?? []).entries()) {
-        if (weight === 0) continue;
-        const logprob = logprobs[at] ?? NaN;
-        if (!Number.isFinite(logprob)) this.finite = false;
-        const apart = old ? Math.abs(logprob - (old[at] ?? 0)) : 0;
-        this.tokens += 1;
-        this.loss += losses[at] ?? 0;
-        this.apart += apart;
-        this.furthest = Math.max(this.furthest, apart);
-      }
-    }
-  }
-
-  /** Before the optimizer's step (R37). `compares`: the weights are still those that the episodes were sampled from. */
-  check(tolerance: number, compares: boolean): void {
-    if (!this.finite) throw new InstanceGivenUp('the trainer has log-probs that are not finite');
-    const apart = this.apart / Math.max(this.tokens, 1);
-    if (compares && apart > tolerance)
-      throw new InstanceGivenUp(
-        `the trainer's log-probs lie ${apart.toFixed(4)} from the sampled ones on average, and model.served.logprob_tolerance ` +
-          `is ${tolerance}: trainer and sampler differ in weights, tokenizer or sampling`,
-      );
-  }
-
-  stepped(metrics: Record<string, number>): void {
-    const norm = metrics['skyrl.ai/grad_norm'] ?? metrics['grad_norm'];
-    if (norm !== undefined) this.gradNorms.push(norm);
-    if (norm !== undefined && !Number.isFinite(norm))
-      throw new NonFiniteStep('the optimizer’s step had a gradient that is not finite');
-  }
-
-  metrics(): Record<string, number> {
-    return {
-      loss: this.loss / Math.max(this.tokens, 1),
-      max_logprob_difference: this.furthest,
-      ...(this.gradNorms.length === 0
-        ? {}
-        : { grad_norm: this.gradNorms.reduce((sum, one) => sum + one, 0) / this.gradNorms.length }),
-    };
-  }
 }

@@ -28,8 +28,10 @@ import {
 } from '../../store/runs/served-models.js';
 import { readBatch } from '../../store/runs/stored-batch.js';
 import { problemOfLoad } from './loaded-state.js';
-import { InstanceGivenUp, isSaved, ServedInstance, servedOf } from './served-instance.js';
+import { InstanceGivenUp } from './given-up.js';
+import { ServedInstance } from './served-instance.js';
 import type { LoggedStep, ServedLog } from './served-log.js';
+import { isSaved, servedOf } from './step-requests.js';
 
 interface ServedInstancesOptions {
   store: ObjectStore;

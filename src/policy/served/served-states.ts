@@ -24,16 +24,11 @@ import type {
   StateKeeper,
   StepUpdate,
 } from '../state-keeper.js';
-import {
-  InstanceGivenUp,
-  isRescored,
-  isSaved,
-  NonFiniteStep,
-  type ServedInstance,
-  servedOf,
-} from './served-instance.js';
+import { InstanceGivenUp, NonFiniteStep } from './given-up.js';
+import type { ServedInstance } from './served-instance.js';
 import { ServedInstances } from './served-instances.js';
 import { ServedLog } from './served-log.js';
+import { isRescored, isSaved, servedOf } from './step-requests.js';
 import { removeSaved } from './removed-states.js';
 
 interface ServedStatesOptions {

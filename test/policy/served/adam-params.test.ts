@@ -1,6 +1,6 @@
 // What of a step's plan the optimizer of a Tinker server is given.
 import { expect, test } from 'vitest';
-import { adamOf } from '../../../src/policy/served/served-instance.js';
+import { adamOf } from '../../../src/policy/served/step-requests.js';
 
 const plan = {
   optimizer: {

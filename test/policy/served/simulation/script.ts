@@ -2,7 +2,7 @@
 // made once for many schedules.
 import { encodePass } from '../../../../src/engine/tinker/wire.js';
 import { servedLoss } from '../../../../src/engine/tinker/passes.js';
-import { adamOf, chunked } from '../../../../src/policy/served/served-instance.js';
+import { adamOf, chunked } from '../../../../src/policy/served/step-requests.js';
 import { sha256Hex } from '../../../../src/base/sha256.js';
 import type { BatchArrays } from '../../../../src/spec/records/batch.js';
 import type { Digest } from '../../../../src/spec/records/parts.js';

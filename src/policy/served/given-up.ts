@@ -1,0 +1,8 @@
+// Why a model on a Tinker server is never trained further.
+/** The model cannot be trusted any more: the next one begins with a saved state (R35). */
+export class InstanceGivenUp extends Error {
+  override readonly name = 'InstanceGivenUp';
+}
+
+/** The optimizer's step had a gradient that is not finite: the weights on the server are lost, and the batch is not applied (R37). */
+export class NonFiniteStep extends InstanceGivenUp {}
