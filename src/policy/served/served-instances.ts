@@ -1,22 +1,17 @@
 // A run's models on a Tinker server: the one that this process trains, the one that this node's last process left, or a new one; and one that is
 // only sampled (R33, R35).
-import { InDoubt, ModelLost, TinkerRefused } from '../../engine/tinker/call-errors.js';
+import { TinkerRefused } from '../../engine/tinker/call-errors.js';
 import type { WaitOptions } from '../../engine/tinker/futures.js';
 import type { TinkerEngine } from '../../engine/tinker/sampling.js';
 import { itemOf, sentFor } from '../../engine/tinker/sent-tokens.js';
-import {
-  type CreatedModel,
-  isFull,
-  type ServedLora,
-  type TinkerService,
-} from '../../engine/tinker/service.js';
-import { BadTinkerAnswer } from '../../engine/tinker/wire.js';
+import { type CreatedModel, isFull, type TinkerService } from '../../engine/tinker/service.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import type { InstanceRecord, SavedStateRecord } from '../../spec/records/served-model.js';
+import type { RunSpec } from '../../spec/run-spec.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { openRunView } from '../../store/runs/quarantine.js';
-import { readState, readUpdateIfAny, timelineOf } from '../../store/runs/run-records.js';
+import { readState } from '../../store/runs/run-records.js';
 import {
   isTrained,
   readInstances,
@@ -26,11 +21,10 @@ import {
   recordInstance,
   recordSavedState,
 } from '../../store/runs/served-models.js';
-import { readBatch } from '../../store/runs/stored-batch.js';
 import { problemOfLoad } from './loaded-state.js';
-import { InstanceGivenUp } from './given-up.js';
+import { InstanceGivenUp, isDoubtful } from './given-up.js';
 import { ServedInstance } from './served-instance.js';
-import type { LoggedStep, ServedLog } from './served-log.js';
+import type { ServedLog } from './served-log.js';
 import { isSaved, servedOf } from './step-requests.js';
 
 interface ServedInstancesOptions {
@@ -114,21 +108,14 @@ export class ServedInstances {
   ): Promise<ServedInstance> {
     const { run } = record;
     const isHeld = this.driven?.run === run && this.driven.instance.holds?.step === step;
-    if ((trains || isHeld) && !(await this.mayBePast(run, step))) return this.toTrain(record, step, options);
+    if ((trains || isHeld) && !(await this.log.mayBePast(run, step)))
+      return this.toTrain(record, step, options);
     const own = this.evaluating?.run === run ? this.evaluating.instance : null;
     if (own?.holds && own.holds.step <= step) {
       this.keepAlive(own.record);
       return this.goOn(record, own, step, options);
     }
     return this.create(record, step, options, { evaluates: true });
-  }
-
-  /** Once a batch is sealed, its update may have begun. */
-  private async mayBePast(run: string, step: number): Promise<boolean> {
-    const { store } = this.options;
-    const after = step + 1;
-    if (await readUpdateIfAny(store, run, after)) return true;
-    return (await readBatch(store, await timelineOf(store, run, after), after)) !== null;
   }
 
   /** Applies the logged batches up to `step`. */
@@ -153,7 +140,10 @@ export class ServedInstances {
         instance = await this.beginPhase(record, next - 1, options, !isTrained(instance.record));
       this.options.log(`${run}: the logged batch of step ${next} is applied again`);
       await this.guarded(instance, async () => {
-        const saves = await this.savesAgain(record, instance, logged);
+        // A phase begins with a load: a model that is only sampled saves that state alone.
+        const saves = isTrained(instance.record)
+          ? isSaved(record.spec, next)
+          : await this.log.precedesPhase(run, next);
         const { saved, served } = await sentFor({ run, item: itemOf.update(next) }, () =>
           instance.apply({ ...logged, saves }, options),
         );
@@ -173,15 +163,6 @@ export class ServedInstances {
     return instance;
   }
 
-  /** A model that is only sampled saves no states but the one that a phase begins with: it is loaded again, without its moments. */
-  private async savesAgain(
-    { run, spec }: RunRecord,
-    { record }: ServedInstance,
-    { step }: LoggedStep,
-  ): Promise<boolean> {
-    return isTrained(record) ? isSaved(spec, step) : this.log.precedesPhase(run, step);
-  }
-
   /**
    * The newest trained model as this node's last process left it, if it can hold the state after `step`: at the newest step that the records
    * say it has taken. What it was sent after that is sent again under the same numbers. Another node's process may be alive, and sample older
@@ -193,27 +174,18 @@ export class ServedInstances {
     const instance = (await readTrained(store, run)).at(-1);
     if (!instance || instance.given_up || instance.node !== by) return null;
     if (instance.step > step || this.givenUp.has(instance.model)) return null;
-    const loads = instance.path === null ? 0 : 1;
-    const taken = (await this.log.taken(instance, step)) ?? {
-      ...{ step: instance.step, requests: loads },
-      again: await this.log.beganAgain(run, instance),
-    };
+    const taken = await this.log.taken(instance, step);
     if (await this.log.hasNonFinite(run, taken.step + 1, step)) return null;
     if (!servedOf(spec).numbered) {
       // A batch that was sent would be sent twice.
       const wasSent =
-        (await this.log.hasApplied(run, taken.step + 1, step)) || (await this.mayBePast(run, step));
+        (await this.log.hasApplied(run, taken.step + 1, step)) || (await this.log.mayBePast(run, step));
       if (wasSent) return null;
     }
     const holds = { step: taken.step, state: await readState(store, run, taken.step) };
     this.keepAlive(instance);
     this.options.log(`${run} goes on with ${instance.model} on the server, at step ${taken.step}`);
     return new ServedInstance(instance, spec, service, holds, taken.requests + 1, taken.again);
-  }
-
-  /** A new model that holds the state after `step`, with the moments of its optimizer. */
-  begin(record: RunRecord, step: number, options: WaitOptions): Promise<ServedInstance> {
-    return this.create(record, step, options);
   }
 
   /** A new model for the first update of a training phase: it holds the state after `step`, and no moments. */
@@ -236,7 +208,7 @@ export class ServedInstances {
   }
 
   /** A new model that holds the state after `step`: from the newest saved state at or before it that loads. */
-  private async create(
+  async create(
     record: RunRecord,
     step: number,
     options: WaitOptions,
@@ -268,8 +240,7 @@ export class ServedInstances {
     const { store, service, by, log } = this.options;
     const { run, spec } = record;
     if (saved && this.lost.has(placeOf(saved.path, from))) return null;
-    const { name, rank, seed } = servedOf(spec);
-    const created = await this.createModel(name, { rank, seed: seed ?? spec.seed }, options, evaluates);
+    const created = await this.createModel(spec, options, evaluates);
     const { model } = created;
     const moments = zeroMoments && saved !== null ? { moments: 'zero' as const } : {};
     try {
@@ -322,21 +293,17 @@ export class ServedInstances {
   }
 
   /** If a model that is only sampled finds no place, this process's trained one ends first: else processes could wait for each other. */
-  private async createModel(
-    name: string,
-    lora: ServedLora,
-    options: WaitOptions,
-    evaluates: boolean,
-  ): Promise<CreatedModel> {
+  private async createModel(spec: RunSpec, options: WaitOptions, evaluates: boolean): Promise<CreatedModel> {
     const { service } = this.options;
-    if (!evaluates || !this.driven) return service.createModel(name, lora, options);
+    const { name, rank, seed = spec.seed } = servedOf(spec);
+    const trained = evaluates ? this.driven : null;
     try {
-      return await service.createModel(name, lora, { ...options, waits: false });
+      return await service.createModel(name, { rank, seed }, { ...options, waits: trained === null });
     } catch (error) {
-      if (!isFull(error)) throw error;
+      if (trained === null || !isFull(error)) throw error;
     }
-    await this.end(this.driven, options);
-    return service.createModel(name, lora, options);
+    await this.end(trained, options);
+    return service.createModel(name, { rank, seed }, options);
   }
 
   /** Never throws: a model that is left ends with its session. */
@@ -358,12 +325,6 @@ export class ServedInstances {
       else await this.giveUp(instance);
       throw error;
     }
-  }
-
-  /** The next model begins with a saved state: the one that is trained, or the one that was `sampled`. */
-  async forget(sampled?: ServedInstance): Promise<void> {
-    const instance = sampled ?? this.driven?.instance;
-    if (instance) await this.giveUp(instance);
   }
 
   /** The next use finds the trained model by its record, as another process would. Until then nothing keeps it alive. */
@@ -436,11 +397,4 @@ function patience(): WaitOptions {
 /** The same path may be recorded for two steps, so it is remembered with its step. */
 function placeOf(path: string, step: number): string {
   return `${step} ${path}`;
-}
-
-/** The model may hold something else than the records say, or may be gone. */
-function isDoubtful(error: unknown): boolean {
-  return [ModelLost, InDoubt, TinkerRefused, InstanceGivenUp, BadTinkerAnswer].some(
-    (kind) => error instanceof kind,
-  );
 }

@@ -51,7 +51,7 @@ export class ServedLog {
   }
 
   /** `isAppliedAgain` for the saved state that an instance began with. */
-  async beganAgain(run: string, { path, step }: InstanceRecord): Promise<boolean> {
+  private async beganAgain(run: string, { path, step }: InstanceRecord): Promise<boolean> {
     if (path === null) return false;
     const saved = (await this.everSavedAt(run, step)).find((one) => one.path === path);
     return saved === undefined || this.isAppliedAgain(run, saved);
@@ -66,23 +66,33 @@ export class ServedLog {
     return (await readUpdate(this.store, run, step)).identity.applied === true;
   }
 
+  /** Once a batch is sealed, its update may have begun. */
+  async mayBePast(run: string, step: number): Promise<boolean> {
+    const after = step + 1;
+    if (await readUpdateIfAny(this.store, run, after)) return true;
+    return (await readBatch(this.store, await timelineOf(this.store, run, after), after)) !== null;
+  }
+
   /**
-   * The newest step up to `step` that the records say `instance` has taken, and its requests by then; null if it has taken none since it
-   * began. An update proves that only for the instance that it names: another one may have applied the batch again, or may not.
+   * The newest step up to `step` that the records say `instance` has taken, or with which it began, and its requests by then. An update proves
+   * that only for the instance that it names: another one may have applied the batch again, or may not. `again`: it has taken the step's batch
+   * after another one, or began with a state that had.
    */
   async taken(
-    { run, n, step: first }: InstanceRecord,
+    instance: InstanceRecord,
     step: number,
-  ): Promise<{ step: number; requests: number; again?: true } | null> {
+  ): Promise<{ step: number; requests: number; again: boolean }> {
+    const { run, n, step: first, path } = instance;
     const view = await openRunView(this.store, run);
     for (let at = step; at > first; at--) {
       const { served } = (await readUpdate(this.store, run, at)).observed;
       const isOwn = served?.instance === n && (await timelineOf(this.store, run, at)) === run;
-      if (isOwn) return { step: at, requests: served.requests };
+      if (isOwn) return { step: at, requests: served.requests, again: false };
       const again = await readApplied(view, run, n, at);
       if (again) return { step: at, requests: again.requests, again: true };
     }
-    return null;
+    const again = await this.beganAgain(run, instance);
+    return { step: first, requests: path === null ? 0 : 1, again };
   }
 
   /** True if the next update that changes the state after `step` is committed and begins a training phase. */

@@ -54,7 +54,7 @@ export class ServedStates implements StateKeeper {
     this.log = new ServedLog(options.store);
     this.instances = new ServedInstances(options, this.log);
     // A state that the server has lost is held no more: the next use makes it again (R35).
-    options.engine.onLost = () => void this.instances.forget(this.sampling ?? undefined);
+    options.engine.onLost = () => void (this.sampling && this.instances.giveUp(this.sampling));
   }
 
   held(): Promise<Digest | null> {
@@ -104,15 +104,16 @@ export class ServedStates implements StateKeeper {
     const isMixed = isRescored(plan) && (await this.log.lacksRescored(run, step + 1));
     if (plan.optimizer.reset_moments && (isMixed || !instance.hasZeroMoments))
       await this.instances.beginPhase(record, step, options);
-    else if (isMixed) await this.instances.begin(record, step, options);
+    else if (isMixed) await this.instances.create(record, step, options);
   }
 
   idle(): Promise<void> {
     return this.instances.endEvaluating();
   }
 
-  forget(): Promise<void> {
-    return this.instances.forget();
+  async forget(): Promise<void> {
+    const trained = this.instances.driven?.instance;
+    if (trained) await this.instances.giveUp(trained);
   }
 
   async apply({
