@@ -111,7 +111,7 @@ export class ServedLog {
     return false;
   }
 
-  /** By what the state after `step` is known; null for state 0, and where an earlier version applied the last batch. */
+  /** The check of the state after `step`; null for state 0, and where an earlier version applied the last batch. */
   async checkOf(run: string, step: number): Promise<WeightCheck | null> {
     for (let at = step; at > 0; at--) {
       const { identity, observed } = await readUpdate(this.store, run, at);
