@@ -8,12 +8,12 @@ import { readIfWhole } from '../records/records.js';
 import { timelinesOf } from './run-records.js';
 import { BadKey } from '../objects/store-errors.js';
 
-/**
- * Records that a run makes again if they are missing: a step's records before its update, and evaluations; and those without which a Tinker
- * server's model only gets a batch again.
- */
+/** Records that a run makes again if they are missing: a step's records before its update, and evaluations. */
 const replaceable =
-  /^(?<folder>runs\/[^/]+\/steps\/[0-9]+\/|runs\/[^/]+\/applied\/|evals\/[^/]+\/[^/]+\/)(?<name>(?<=\/applied\/)[0-9]+\/[0-9]+\.json|(?<!\/applied\/)(?:plan\.json|waves\/[0-9]+\.json|batch\.safetensors|rescored\.[0-9a-f]{16}\.safetensors|suite\.json|result\.json|episodes\/[0-9.]+\.json\.gz))(\.r[1-9][0-9]*)?$/;
+  /^(?<folder>runs\/[^/]+\/steps\/[0-9]+\/|evals\/[^/]+\/[^/]+\/)(?<name>plan\.json|waves\/[0-9]+\.json|batch\.safetensors|rescored\.[0-9a-f]{16}\.safetensors|suite\.json|result\.json|episodes\/[0-9.]+\.json\.gz)(\.r[1-9][0-9]*)?$/;
+
+/** Records without which a model on a Tinker server only gets a batch again. */
+const dispensable = /^(?<folder>runs\/[^/]+\/applied\/[0-9]+\/)(?<name>[0-9]+\.json)(\.r[1-9][0-9]*)?$/;
 
 /**
  * For each record: the names, in the same folder, of the files that are made from it and so are set aside with it. A batch's rescored
@@ -33,7 +33,7 @@ export function checkQuarantinable(key: string): { folder: string; name: string 
       `${key} cannot be quarantined: an update identifies the weights, and nothing can replace it`,
     );
   }
-  const { folder, name } = replaceable.exec(key)?.groups ?? {};
+  const { folder, name } = (replaceable.exec(key) ?? dispensable.exec(key))?.groups ?? {};
   if (folder === undefined || name === undefined) {
     throw new BadKey(
       `${key} cannot be quarantined: a run can only make plans, episodes, batches and evaluations again. ` +
