@@ -56,7 +56,7 @@ export class ProbeModels {
     try {
       return await probe(new ProbeModel(model, this.server, this.cost, this.saved));
     } finally {
-      await this.attempt(`model ${model}`, (options) => service.unload(model, options));
+      await this.attempt(`model ${model}`, async (options) => void (await service.unload(model, options)));
       service.release(session);
     }
   }

@@ -105,12 +105,14 @@ export class TinkerService {
     lora: ServedLora,
     { once = false, ...options }: CreationOptions & { once?: boolean } = {},
   ): Promise<CreatedModel> {
-    if (this.unloads && !once) {
+    // One that was gone before it could clear its slot has cleared none.
+    for (let tries = 1, isCleared = once; this.unloads && !isCleared && tries <= mostCreations; tries++) {
       const { model, session } = await this.create(base, lora, options);
-      await this.unload(model, options).catch((error: unknown) => {
+      isCleared = await this.unload(model, options).catch((error: unknown) => {
         // The hosted service ends models by themselves.
         if (!(error instanceof TinkerRefused)) throw error;
         this.unloads = false;
+        return true;
       });
       this.release(session);
     }
@@ -149,15 +151,17 @@ export class TinkerService {
     }
   }
 
-  /** Ends the model, and with a step of rate 0 the gradients that it leaves in its slot. A model that is gone already is no error. */
-  async unload(model_id: string, options: WaitOptions = {}): Promise<void> {
+  /** Ends the model, and with a step of rate 0 the gradients that it leaves in its slot. False if the model was gone already. */
+  async unload(model_id: string, options: WaitOptions = {}): Promise<boolean> {
     const repeated = { ...options, repeatable: true };
     try {
       await this.run('/optim_step', { model_id, adam_params: nothing }, repeated);
       await this.run('/unload_model', { model_id }, repeated);
+      return true;
     } catch (error) {
       options.signal?.throwIfAborted();
       if (!(error instanceof ModelLost)) throw error;
+      return false;
     }
   }
 

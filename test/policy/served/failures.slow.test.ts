@@ -218,9 +218,10 @@ describe.skipIf(!python)('a run on a Tinker server that fails', () => {
 
     test('control: the gradients of a dead worker are trained on where a model is unloaded without a flush', async () => {
       class Unflushed extends Numberless {
-        override async unload(model_id: string): Promise<void> {
+        override async unload(model_id: string): Promise<boolean> {
           const client = new TinkerClient({ url: world.server.url });
           await client.run('/unload_model', { model_id }).catch(() => undefined);
+          return true;
         }
       }
       expect(await distance(await killedBehind('/forward_backward', false, Unflushed))).toBeGreaterThan(0.01);
