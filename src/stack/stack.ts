@@ -12,6 +12,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join, resolve } from 'node:path';
+import { abortable } from '../base/abortable.js';
 import { ClaimedPorts } from './claimed-ports.js';
 import { holderOf, lockFolder } from '../workers/process/folder-lock.js';
 import {
@@ -52,6 +53,8 @@ interface StackOptions {
   log(message: string): void;
   /** Called when a process cannot be kept alive. */
   gaveUp(error: Error): void;
+  /** Ends the start when it aborts: the processes are stopped, and `startStack` throws the signal's reason. */
+  signal?: AbortSignal;
   /** Main files to start instead of the compiled ones; tests pass their own workers. */
   scripts?: Partial<StackScripts>;
 }
@@ -94,6 +97,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
     for (const { name, pid } of await registry.endLeftovers(5_000, markedProcesses(folder))) {
       options.log(`ended ${name} (process ${pid}) of an earlier stack`);
     }
+    options.signal?.throwIfAborted();
     refuseSecondServer(join(folder, databaseName));
     refuseDamagedDatabase(join(folder, databaseName));
     return await startProcesses(folder, options, registry, started, ports, release);
@@ -121,6 +125,7 @@ async function startProcesses(
   mkdirSync(logs, { recursive: true });
   const before = readAddresses(folder);
   const chosen = await choosePorts(options, before, ports);
+  options.signal?.throwIfAborted();
   const id = before?.id ?? newStackId();
   const store = options.store ?? `dir:${join(folder, 'store')}`;
   const connection = openConnection({ address: temporalAddress(chosen) });
@@ -138,7 +143,8 @@ async function startProcesses(
     started.push(one);
     await one.start();
   };
-  await Promise.all(servingPlans(stack).map((plan) => launch(plan)));
+  const serving = Promise.all(servingPlans(stack).map((plan) => launch(plan)));
+  await (options.signal ? abortable(serving, options.signal) : serving);
   launch(followerPlan(stack), {
     gaveUp: (error) =>
       options.log(

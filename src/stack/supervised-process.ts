@@ -1,9 +1,10 @@
 // One process of the stack: starts it, checks its health, logs to a file, and starts it again when it dies.
 import { backoffMs } from '../base/backoff.js';
 import { type ChildProcess, spawn } from 'node:child_process';
-import { closeSync, openSync, readFileSync } from 'node:fs';
+import { closeSync, openSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { waitsForOthers } from '../workers/process/worker-exit.js';
+import { ProcessLog } from './process-log.js';
 import type { ProcessRegistry } from './process-registry.js';
 
 export interface ProcessPlan {
@@ -32,8 +33,17 @@ export interface ProcessEvents {
 const defaultPauseMs = { first: 100, longest: 5_000 };
 /** A process that lived this long was healthy: its earlier failed starts no longer count, and the next pause is short. */
 const wellAfterMs = 20_000;
+/** How often the log is searched for what a process waits for. */
+const lookEveryMs = 500;
 /** After more failed starts in a row than this, a person must look. */
 const maxFailedStarts = 8;
+
+interface Start {
+  child: ChildProcess;
+  written: ProcessLog;
+  /** What it waits for, by its own log. */
+  waitsFor: string | null;
+}
 
 export class SupervisedProcess {
   restarts = 0;
@@ -61,7 +71,8 @@ export class SupervisedProcess {
     await this.untilServing(this.spawn());
   }
 
-  private async untilServing(child: ChildProcess): Promise<void> {
+  private async untilServing(start: Start): Promise<void> {
+    const { child } = start;
     const deadline = Date.now() + this.plan.startDeadlineMs;
     let pause = 25;
     while (child.pid !== undefined && Date.now() < deadline) {
@@ -74,7 +85,7 @@ export class SupervisedProcess {
       pause = Math.min(pause * 1.3, 250);
     }
     if (this.stopping) return;
-    const why = this.whyNot(child);
+    const why = this.whyNot(start);
     // End a process that never serves: its exit event starts it again.
     if (!hasEnded(child)) child.kill('SIGKILL');
     throw new Error(why);
@@ -91,9 +102,10 @@ export class SupervisedProcess {
     clearTimeout(killer);
   }
 
-  private spawn(): ChildProcess {
+  private spawn(): Start {
     const log = openSync(this.plan.logFile, 'a');
     const startedAt = Date.now();
+    const written = new ProcessLog(this.plan.logFile);
     // `detached` gives the child its own session: Ctrl-C then reaches only the supervisor, which stops its children in order.
     const child = spawn(this.plan.command, this.plan.args, {
       detached: true,
@@ -102,49 +114,61 @@ export class SupervisedProcess {
     });
     closeSync(log);
     this.child = child;
+    const start: Start = { child, written, waitsFor: null };
     if (child.pid !== undefined) this.events.registry.add(this.plan.name, child.pid);
     let over = false;
+    const sayWaits = (): void => {
+      if (over || this.stopping) return;
+      for (const wait of written.newWaits()) {
+        start.waitsFor = wait;
+        this.events.log(`${this.name} waits: ${wait}`);
+      }
+    };
+    const look = setInterval(sayWaits, lookEveryMs);
+    look.unref();
     const end = (how: string, waits = false): void => {
       if (over) return;
+      sayWaits();
       over = true;
+      clearInterval(look);
       if (child.pid !== undefined) this.events.registry.remove(child.pid);
-      if (!this.stopping) void this.restart(how, Date.now() - startedAt, waits);
+      if (!this.stopping) void this.restart(how, Date.now() - startedAt, waits, written);
     };
     child.once('error', (error) => end(error.message));
     child.once('exit', (code, signal) =>
       end(signal ? `was killed by ${signal}` : `exited with ${code}`, code === waitsForOthers),
     );
-    return child;
+    return start;
   }
 
-  private async restart(how: string, livedMs: number, waits: boolean): Promise<void> {
+  private async restart(how: string, livedMs: number, waits: boolean, written: ProcessLog): Promise<void> {
     this.failedStarts = livedMs > wellAfterMs ? 1 : this.failedStarts + 1;
     // A process that waits for something external (`waitsForOthers`) is restarted without limit.
     if (waits) this.failedStarts = Math.min(this.failedStarts, maxFailedStarts);
     if (this.failedStarts > maxFailedStarts) {
       this.events.gaveUp(
-        new Error(`${this.name} ${how}, ${this.failedStarts} times in a row.\n${this.tail()}`),
+        new Error(`${this.name} ${how}, ${this.failedStarts} times in a row.\n${written.tail()}`),
       );
       return;
     }
-    if (waits && !this.waiting) this.events.log(`${this.name} waits:\n${this.tail()}`);
+    if (waits && !this.waiting) this.events.log(`${this.name} waits:\n${written.tail()}`);
     this.waiting = waits;
     const { first, longest } = this.plan.restartPauseMs ?? defaultPauseMs;
     await delay(backoffMs(this.failedStarts, [first, longest]));
     if (this.stopping) return;
-    let child: ChildProcess;
+    let start: Start;
     try {
-      child = this.spawn();
+      start = this.spawn();
     } catch (error) {
       // No exit event will follow, so start again here. A lack of disk space or file descriptors is not the process's fault.
       if (!this.waiting) this.events.log(`${this.name} cannot be started yet: ${(error as Error).message}`);
       this.waiting = true;
-      void this.restart(how, 0, true);
+      void this.restart(how, 0, true, written);
       return;
     }
     this.restarts += 1;
     if (!waits) this.events.log(`${this.name} ${how}; started again`);
-    await this.untilServing(child).then(
+    await this.untilServing(start).then(
       () => (this.waiting = false),
       (error: unknown) => {
         if (!waits) this.events.log((error as Error).message);
@@ -152,36 +176,17 @@ export class SupervisedProcess {
     );
   }
 
-  private whyNot(child: ChildProcess): string {
-    const what =
-      hasEnded(child) || child.pid === undefined ? 'ended before it served' : 'did not serve in time';
-    return `${this.name} ${what} (${Math.round(this.plan.startDeadlineMs / 1000)} s allowed; log: ${this.plan.logFile}).\n${this.tail()}`;
-  }
-
-  private tail(): string {
-    try {
-      return readFileSync(this.plan.logFile, 'utf8')
-        .trimEnd()
-        .split('\n')
-        .slice(-5)
-        .map(readableLine)
-        .join('\n');
-    } catch {
-      return '';
-    }
+  private whyNot({ child, written, waitsFor }: Start): string {
+    const seconds = Math.round(this.plan.startDeadlineMs / 1000);
+    const where = `log: ${this.plan.logFile}`;
+    if (hasEnded(child) || child.pid === undefined)
+      return `${this.name} ended before it served (${where}).\n${written.tail()}`;
+    return waitsFor === null
+      ? `${this.name} did not serve in time (${seconds} s allowed; ${where}).\n${written.tail()}`
+      : `${waitsFor}\n${this.name} has waited for ${seconds} s (${where})`;
   }
 }
 
 function hasEnded(child: ChildProcess): boolean {
   return child.exitCode !== null || child.signalCode !== null;
-}
-
-/** The message of a JSON log line; other lines unchanged. */
-function readableLine(line: string): string {
-  try {
-    const { message, msg } = JSON.parse(line) as { message?: string; msg?: string };
-    return `  ${message ?? msg ?? line}`;
-  } catch {
-    return `  ${line}`;
-  }
 }

@@ -81,6 +81,39 @@ it('a process that lacks something external is restarted until it serves, and it
   await until(() => supervised.pid !== null && serving() === supervised.pid, 'the process to serve');
 });
 
+it('the error of a start has lines of this start alone, and what it waits for is said at once and leads the error', async () => {
+  mkdirSync(join(folder, 'logs'));
+  const logFile = join(folder, 'logs', 'node.log');
+  writeFileSync(logFile, `${JSON.stringify({ message: 'of an earlier start', waits: true })}\n`);
+  const never = (line: object): SupervisedProcess => {
+    const program = `console.error(${JSON.stringify(JSON.stringify(line))}); setInterval(() => {}, 1000);`;
+    return new SupervisedProcess(
+      {
+        ...{ name: 'node', command: process.execPath, args: ['-e', program], env: process.env, logFile },
+        ...{ healthy: () => Promise.resolve(false), startDeadlineMs: 3_000, stopGraceMs: 1_000 },
+      },
+      {
+        registry: new ProcessRegistry(join(folder, 'processes.json'), { log }),
+        log,
+        gaveUp: () => undefined,
+      },
+    );
+  };
+  supervised = never({ message: 'the server is waited for', waits: true });
+  const start = supervised.start();
+  start.catch(() => undefined);
+  await until(() => said.length > 0, 'the wait to be said');
+  expect(said).toEqual(['node waits: the server is waited for']);
+  await expect(start).rejects.toThrow(
+    /^the server is waited for\nnode has waited for 3 s \(log: .*node\.log\)$/,
+  );
+  await supervised.stop();
+  supervised = never({ message: 'nearly' });
+  await expect(supervised.start()).rejects.toThrow(
+    /^node did not serve in time \(3 s allowed; log: .*\)\.\n {2}nearly$/,
+  );
+});
+
 it('a broken process is given up after a few starts, and the error has the end of its log', async () => {
   await startsWithoutRoom(1);
   await until(() => gaveUp !== null, 'the supervisor to give up');

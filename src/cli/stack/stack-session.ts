@@ -33,17 +33,27 @@ export async function withStack<T>(
   use: (stack: Stack, signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
   const ending = new AbortController();
+  let stack: Stack | null = null;
+  let stopping = false;
+  const sayStopping = (): void => {
+    if (!stopping) log('stopping the stack');
+    stopping = true;
+  };
   const handlers = stopSignals.map((name) => {
-    const handler = (): void => ending.abort(new StackStopped(name, `stopped by ${name}`));
+    const handler = (): void => {
+      // A start that is under way takes seconds to stop.
+      if (stack === null) sayStopping();
+      ending.abort(new StackStopped(name, `stopped by ${name}`));
+    };
     process.on(name, handler);
     return [name, handler] as const;
   });
-  let stack: Stack | null = null;
   try {
     stack = await startStack({
       folder: flags.folder,
       engine: findEngineBinary(),
       log,
+      signal: ending.signal,
       gaveUp: (error) => ending.abort(new StackStopped(null, error.message)),
       ...(flags.store ? { store: flags.store } : {}),
       ...(flags.metricsAddress ? { metricsAddress: flags.metricsAddress } : {}),
@@ -56,7 +66,7 @@ export async function withStack<T>(
     return await use(stack, ending.signal);
   } finally {
     if (stack) {
-      log('stopping the stack');
+      sayStopping();
       await stack.stop();
     }
     for (const [name, handler] of handlers) process.off(name, handler);

@@ -16,13 +16,14 @@ import { PolicyHolder } from '../../policy/policy-holder.js';
 import { ServedStates } from '../../policy/served/served-states.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import type { TinkerConfig, WorkerConfig } from '../process/config.js';
+import type { WorkerLog } from '../process/worker-log.js';
 import type { Tracing } from '../tracing/tracing.js';
 import { openTinkerService } from './tinker-service.js';
 
 interface Parts {
   store: ObjectStore;
   meter: BusyMeter;
-  log: (message: string) => void;
+  log: WorkerLog;
 }
 
 interface NativeParts {
@@ -54,7 +55,10 @@ export async function openServedPolicy(
   { store, by, folder, meter, log }: Parts & { by: string; folder: string },
 ): Promise<{ holder: PolicyHolder; sent: SentTokens }> {
   const tinker = openTinkerService(url);
-  const policy = { service, model: model ?? (await onlyModel(tinker, service, log)) };
+  const models = tinker.models({ onWaiting: sayOnce(service, url, log) });
+  // The node serves meanwhile: only a model without a name needs the answer, and `engine.info` reports errors.
+  models.catch(() => undefined);
+  const policy = { service, model: model ?? onlyModel(await models, service) };
   const engine = new TinkerEngine(tinker, policy);
   const keeper = new ServedStates({ ...{ store, engine, policy, by, folder, log }, service: tinker });
   const holder = new PolicyHolder({
@@ -66,18 +70,18 @@ export async function openServedPolicy(
   return { holder, sent: tinker.sent };
 }
 
-/** Waits for a server that is not up yet, and says so once. */
-async function onlyModel(
-  tinker: TinkerService,
-  service: string,
-  log: (message: string) => void,
-): Promise<string> {
+/** Reports the first reason for waiting: a server that is not up yet is waited for. */
+function sayOnce(service: string, url: string, log: WorkerLog): (waiting: { reason?: string }) => void {
   let said = false;
-  const onWaiting = ({ reason }: { reason?: string }): void => {
-    if (!said && reason !== undefined) log(`the Tinker server ${service} is waited for: ${reason}`);
-    said ||= reason !== undefined;
+  return ({ reason }) => {
+    if (said || reason === undefined) return;
+    said = true;
+    const fix = `start the server, or correct --tinker or LONGHAUL_TINKER (${url})`;
+    log(`the Tinker server ${service} is waited for: ${reason}; ${fix}`, { waits: true });
   };
-  const models = await tinker.models({ onWaiting });
+}
+
+function onlyModel(models: readonly string[], service: string): string {
   const [only] = models;
   if (only !== undefined && models.length === 1) return only;
   throw new Error(

@@ -12,7 +12,8 @@ const histogramBucketOverrides = {
   workflow_task_schedule_to_start_latency: waits,
 };
 
-export type WorkerLog = (message: string) => void;
+/** `waits`: the process waits for something external, which the stack's supervisor reports at once. */
+export type WorkerLog = (message: string, more?: { waits: true }) => void;
 
 /**
  * Call once, before any connection. `metricsAddress`: `host:port` for Prometheus. Its `/metrics` has the SDK's names without unit or
@@ -34,7 +35,7 @@ export function installRuntime(component: string, metricsAddress: string | null)
   const install = (telemetry: RuntimeOptions['telemetryOptions']): void => {
     Runtime.install({ logger, telemetryOptions: { logging, ...telemetry } });
   };
-  const log: WorkerLog = (message) => write('info', message);
+  const log: WorkerLog = (message, more) => write('info', message, more);
   if (metricsAddress === null) {
     install({});
     return log;
