@@ -119,7 +119,7 @@ async function askServer(
   }
   signal?.throwIfAborted();
   return {
-    problem: `the tool list for demonstrations of "${task.env_key}" cannot be fetched: ${reason}`,
+    problem: `the tools of the environment "${task.env_key}" cannot be listed: ${reason}`,
     fix:
       environment.kind === 'fleet'
         ? 'see what Fleet says of the key and the environment: `longhaul doctor --spec`'

@@ -18,7 +18,15 @@ import { canonicalText, differences } from '../../store/records/canonical.js';
 import { adoptOrCreate, readRecord } from '../../store/records/records.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
 
-export async function gatherDataset(
+export function gatherDataset(
+  deps: Pick<OrchestratorDeps, 'store'>,
+  input: { spec: unknown },
+  signal: AbortSignal,
+): Promise<GatheredDataset> {
+  return gathered(deps, input, signal).catch(asDatasetProblem);
+}
+
+async function gathered(
   { store }: Pick<OrchestratorDeps, 'store'>,
   input: { spec: unknown },
   signal: AbortSignal,
@@ -64,6 +72,13 @@ const answer = (record: GatheredRecord): GatheredDataset => ({
   solved: record.solved,
   has_teacher: record.spec.teacher !== undefined,
 });
+
+/** The checks that a run's start shares speak of the run spec. */
+function asDatasetProblem(error: unknown): never {
+  throw error instanceof InvalidSpec && error.file === undefined
+    ? new InvalidSpec(error.problems, 'the dataset spec')
+    : error;
+}
 
 /** Where files and servers are may differ, and what a preparation may spend: what the files hold is compared. */
 function comparable({ parallel: _parallel, teacher, environments, ...spec }: DatasetSpec): unknown {

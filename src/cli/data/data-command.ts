@@ -82,7 +82,7 @@ async function whyLate(client: Client, handle: Handle): Promise<string> {
   const waits = (await waitingFor(client, handle)).map((wait) => `; it ${waitingLine(wait)}`);
   return (
     `its files are not read within ${timeSpan(beginsWithinMs / 1000)}, so they may still be refused` +
-    `${waits.join('')}. The same command without --detach follows it`
+    `${waits.join('')}. The same command without --detach follows it, and \`longhaul data show\` says how it ended`
   );
 }
 
@@ -90,7 +90,8 @@ function refuseOther(id: string, running: unknown, spec: DatasetSpec): void {
   const found = running === null ? [] : differences(running, spec);
   if (found.length === 0) return;
   const problem = `${id} is being prepared from another spec: ${found.join('; ')}`;
-  throw new InvalidSpec([{ path: 'version', problem, fix: 'wait until it is ready, or give a new version' }]);
+  const fix = 'wait until it is ready, or give a new version';
+  throw new InvalidSpec([{ path: 'version', problem, fix }], 'the dataset spec');
 }
 
 function statusText({ phase, tasks, solved, spent, passed, failed }: PreparationStatus): string {

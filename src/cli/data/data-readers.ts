@@ -11,6 +11,7 @@ import {
 } from '../../data/prepared-dataset.js';
 import type { Exclusion } from '../../data/task-selection.js';
 import { requireNewFolder } from '../../policy/model-export.js';
+import { InvalidSpec } from '../../spec/invalid-spec.js';
 import type { GatheredRecord } from '../../spec/records/preparation-records.js';
 import type { Task } from '../../spec/records/task.js';
 import { gatheredKey } from '../../store/objects/layout.js';
@@ -18,9 +19,12 @@ import type { ObjectStore } from '../../store/objects/object-store.js';
 import { readRecord } from '../../store/records/records.js';
 import { folderOption, openStoreOf, type StoreFlags, storeOption, withOutput } from '../output.js';
 import { printable } from '../printable.js';
+import { type AttemptsPlace, attemptsWithout, attemptText, lastAttempt } from './preparation-attempts.js';
 import { type DatasetContents, diffOf, diffText, listText, showText } from './dataset-text.js';
 
 interface ReaderFlags extends StoreFlags {
+  temporalAddress?: string;
+  namespace?: string;
   json?: boolean;
 }
 
@@ -35,24 +39,36 @@ export function addReaders(data: Command): void {
 
   reader(
     'show [name@version]',
-    'show what is in a dataset and what was left out; without a name, list the datasets',
-  ).action(
-    withOutput(async (id: string | undefined, flags: ReaderFlags, command: Command) => {
-      const store = await openStoreOf(command, flags);
-      if (id === undefined) {
-        const manifests = await Promise.all(
-          (await preparedDatasets(store)).map((one) => requirePrepared(store, one, '', 'the store')),
+    'show what is in a dataset and what was left out, or why its preparation failed; without a name, list the datasets',
+  )
+    .option('--temporal-address <host:port>', 'Temporal server to ask about preparations that failed')
+    .option('--namespace <name>', 'Temporal namespace')
+    .action(
+      withOutput(async (id: string | undefined, flags: ReaderFlags, command: Command) => {
+        const store = await openStoreOf(command, flags);
+        const place = attemptsPlace(command, flags, store);
+        if (id === undefined) {
+          const prepared = await preparedDatasets(store);
+          const manifests = await Promise.all(
+            prepared.map((one) => requirePrepared(store, one, '', 'the store')),
+          );
+          if (flags.json) return console.log(JSON.stringify(manifests));
+          const attempts = await attemptsWithout(place, new Set(prepared));
+          console.log(
+            [listText(manifests), ...attempts.map((one) => printable(attemptText(one)))].join('\n'),
+          );
+          return;
+        }
+        const contents = await contentsOf(store, id).catch(async (error: unknown) => {
+          const attempt = error instanceof InvalidSpec ? await lastAttempt(place, id) : null;
+          throw attempt ? new Error(`${(error as Error).message}\n${attemptText(attempt)}`) : error;
+        });
+        const { manifest, gathered, excluded } = contents;
+        console.log(
+          flags.json ? JSON.stringify({ manifest, gathered, excluded }) : printable(showText(contents)),
         );
-        console.log(flags.json ? JSON.stringify(manifests) : listText(manifests));
-        return;
-      }
-      const contents = await contentsOf(store, id);
-      const { manifest, gathered, excluded } = contents;
-      console.log(
-        flags.json ? JSON.stringify({ manifest, gathered, excluded }) : printable(showText(contents)),
-      );
-    }),
-  );
+      }),
+    );
 
   reader('diff <name@version> <name@version>', 'compare two datasets task by task').action(
     withOutput(async (one: string, other: string, flags: ReaderFlags, command: Command) => {
@@ -82,6 +98,19 @@ export function addReaders(data: Command): void {
         );
       }),
     );
+}
+
+function attemptsPlace(command: Command, flags: ReaderFlags, { address }: ObjectStore): AttemptsPlace {
+  const isNamed = (option: string): boolean => command.getOptionValueSource(option) !== 'default';
+  const { temporalAddress, namespace } = flags;
+  return {
+    flags: {
+      ...(isNamed('folder') ? { folder: flags.folder } : {}),
+      ...(temporalAddress === undefined ? {} : { temporalAddress }),
+      ...(namespace === undefined ? {} : { namespace }),
+    },
+    namedStore: isNamed('store') ? address : null,
+  };
 }
 
 async function contentsOf(store: ObjectStore, id: string): Promise<DatasetContents> {

@@ -8,11 +8,19 @@ import { currentScope } from '../../../src/activities/attempt/scope.js';
 import type { DataActivities } from '../../../src/activities/data-contracts.js';
 import { gatherDataset } from '../../../src/activities/data/gather-dataset.js';
 import { generateTasks } from '../../../src/environments/apps/generate.js';
+import { InvalidSpec } from '../../../src/spec/invalid-spec.js';
 import { guardActivities } from '../../../src/workers/attempt/activity-guard.js';
 import { OpenActivities } from '../../../src/workers/attempt/open-activities.js';
 import { orchestratorQueue } from '../../../src/workflows/messages.js';
 import { gate, uniqueName, workflowBundle } from '../../workflows/scripted-run.js';
-import { folder, longhaul, store, temporal, useCommandStage } from '../inspect/command-stage.js';
+import {
+  folder,
+  longhaul,
+  store,
+  storeAddress,
+  temporal,
+  useCommandStage,
+} from '../inspect/command-stage.js';
 
 useCommandStage();
 
@@ -89,4 +97,34 @@ test('a start whose files are not read in time says so', async () => {
       held.release();
     },
   );
+});
+
+test('a preparation that failed, was ended or goes on is named where its dataset is looked for', async () => {
+  const show = (...args: string[]) => longhaul('data', 'show', ...args, '--store', storeAddress);
+  const failing: DataActivities['gatherDataset'] = () =>
+    Promise.reject(new InvalidSpec([{ path: 'tasks', problem: 'are odd', fix: '' }], 'the dataset spec'));
+  await withReader(failing, async () => {
+    const { file, id } = written();
+    expect((await detached(file)).code).toBe(1);
+    const { code, errors } = await show(id);
+    expect(code).toBe(1);
+    expect(errors).toMatch(
+      /has no prepared dataset .*\nthe preparation of apps@v\S+ failed at 2\d{3}-.* UTC: the dataset spec has one problem:\n {2}tasks: are odd/s,
+    );
+    expect((await show()).output).toMatch(new RegExp(`the preparation of ${id} failed at`));
+    expect((await show('apps@unheard')).errors).not.toContain('preparation');
+  });
+  const held = gate();
+  const waiting: DataActivities['gatherDataset'] = async () => {
+    await held.wait();
+    return { tasks: 0, solved: 0, has_teacher: false };
+  };
+  await withReader(waiting, async () => {
+    const { file, id } = written();
+    await detached(file);
+    expect((await show(id)).errors).toMatch(/has been under way since .* UTC/);
+    await temporal.client.workflow.getHandle(`data/${id}`).terminate('no longer needed');
+    expect((await show(id)).errors).toMatch(/was terminated at .* UTC: no longer needed/);
+    held.release();
+  });
 });
