@@ -363,6 +363,8 @@ export interface RunStatus {
     /** Absent if all outcomes are graded, or in answers of an earlier version. */
     unknown?: number;
     unknown_reason?: string;
+    /** The suite `final` is played before GRPO and at the end: true before it. */
+    before_grpo?: true;
   }[];
   /** The target that an interval evaluation has reached. Reaching it ends the run; absent until then. */
   reachedTarget?: number;

@@ -34,6 +34,30 @@ export const modules: [verbs: string[], load: () => Promise<CommandModule>][] = 
 
 const usageExitCode = 2;
 
+const stops =
+  'a stack is stopped by Ctrl-C where `longhaul up` runs, or by `kill N`; the file stack.json of its folder (.longhaul) has N as its pid';
+const starts = '`longhaul up` starts a stack, and `longhaul train SPEC` a run';
+const lists = '`longhaul runs` lists the runs';
+
+/** Verbs of other tools, and what to type instead. */
+const otherVerbs: Readonly<Record<string, string>> = {
+  ...{
+    down: stops,
+    shutdown: stops,
+    start: starts,
+    run: starts,
+    serve: starts,
+    ls: lists,
+    list: lists,
+    ps: lists,
+  },
+  logs: 'the folder logs of a stack’s folder (.longhaul/logs) has a file for each process',
+  kill: '`longhaul cancel RUN` ends a run, and `longhaul stop RUN` ends it after its step',
+  continue: '`longhaul resume RUN` continues a paused run, and `longhaul train --run RUN` one that ended',
+  eval: '`longhaul sweeps run FILE` evaluates checkpoints',
+  ui: '`longhaul up` prints the address of the Temporal UI',
+};
+
 /** Runs one command line (without node and script). Returns the exit code: 0, 1 if the command failed, 2 if it was not understood. */
 export async function runCommandLine(args: readonly string[]): Promise<number> {
   const program = new Command('longhaul')
@@ -50,6 +74,11 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
   }
   try {
     if (args.length === 0) program.help({ error: true });
+    const instead = one === undefined ? otherVerbs[verb] : undefined;
+    if (instead !== undefined) {
+      console.error(`error: unknown command '${verb}': ${instead}`);
+      return usageExitCode;
+    }
     // Drop the options of an unknown verb: otherwise `--help` would print the general help instead of an error.
     if (one === undefined && /^[^-]/.test(verb) && verb !== 'help') args = [verb];
     await program.parseAsync([...args], { from: 'user' });

@@ -15,7 +15,7 @@ import { printable } from './printable.js';
 import { defaultStackFolder, nearestStackFolder } from './stack-folder.js';
 import { runningStack, type StackAddresses } from '../stack/stack.js';
 import { stackOfServer } from '../stack/stack-identity.js';
-import { connectClient } from '../workers/temporal/temporal-connection.js';
+import { connectClient, TemporalUnreachable } from '../workers/temporal/temporal-connection.js';
 import { refusalOf } from '../workers/temporal/temporal-refusal.js';
 import type { trainingRun } from '../workflows/run/training-run.js';
 
@@ -58,14 +58,15 @@ export function withTemporalFlags(command: Command, access: TemporalAccess): Com
 }
 
 /** Thrown when no server is named for a command that would change one. */
-class UnnamedServer extends Error {
+export class UnnamedServer extends Error {
   override readonly name = 'UnnamedServer';
 }
 
 /** Checked first: if the server is missing, other problems need not be fixed yet. */
 async function refuseUnnamedServer(command: Command): Promise<void> {
   const flags = command.opts<TemporalFlags>();
-  if (flags.print === true) return;
+  // A missing file comes before a missing server, and the command says so itself.
+  if (flags.print === true || namesMissingFile(command)) return;
   const refuse = withOutput((given: TemporalFlags) => {
     const { source, folder } = temporalConfig(given);
     if (source === null) throw new UnnamedServer(nobodyNamed(folder));
@@ -74,17 +75,23 @@ async function refuseUnnamedServer(command: Command): Promise<void> {
   if (process.exitCode) throw new CommanderError(Number(process.exitCode), 'longhaul.refused', '');
 }
 
+function namesMissingFile({ registeredArguments, args }: Command): boolean {
+  const index = registeredArguments.findIndex((one) => ['spec', 'file'].includes(one.name()));
+  const path = index < 0 ? undefined : args[index];
+  return path !== undefined && !isThere(path);
+}
+
 function nobodyNamed(folder: string): string {
   const otherwise = 'or name a server with --temporal-address or TEMPORAL_ADDRESS';
-  return stackFolderIsThere(folder)
+  return isThere(folder)
     ? `no stack runs in ${folder}, and no other Temporal server is named: start that stack with \`longhaul up\`, ${otherwise}`
     : `no Temporal server is named for this command: there is no folder ${defaultStackFolder} here or above. ` +
         `Change to the folder of a stack, name one with --folder, start one with \`longhaul up\`, ${otherwise}`;
 }
 
-function stackFolderIsThere(folder: string): boolean {
+function isThere(path: string): boolean {
   try {
-    accessSync(folder);
+    accessSync(path);
     return true;
   } catch {
     return false;
@@ -107,7 +114,7 @@ export function temporalConfig(flags: TemporalFlags): TemporalPlace {
   const folder = flags.folder ?? nearestStackFolder();
   const stack = runningStack(folder);
   if (flags.folder !== undefined && !stack && !flags.temporalAddress)
-    throw new Error(noStackIn(flags.folder));
+    throw new UnnamedServer(noStackIn(flags.folder));
   const profile = readTemporalConfig(flags.namespace ? { namespace: flags.namespace } : {});
   const profileNames = namedTemporalAddress() !== null;
   const address = flags.temporalAddress ?? (profileNames ? undefined : stack?.temporal);
@@ -156,7 +163,13 @@ export async function withClient<T>(flags: TemporalFlags, use: (client: Client) 
   if (writes && source === null) throw new UnnamedServer(nobodyNamed(folder));
   if (note !== null) process.stderr.write(`${note}\n`);
   const deadlineMs = source === null ? unnamedServerDeadlineMs : undefined;
-  const { client, close } = await connectClient(config, deadlineMs, { readOnly: !writes });
+  const { client, close } = await connectClient(config, deadlineMs, { readOnly: !writes }).catch(
+    (error: unknown) => {
+      throw source === null && error instanceof TemporalUnreachable
+        ? new UnnamedServer(nobodyNamed(folder), { cause: error })
+        : error;
+    },
+  );
   try {
     if (stack) await refuseForeignServer(client, stack, folder);
     // A command that only reads does not repeat an address that was given as a flag.

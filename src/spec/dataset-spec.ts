@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { dataPath, preparedName, selection } from './data-schema.js';
 import { secretInUrl } from '../base/secrets.js';
 import { count, name, positive, text, variableName } from './fields.js';
-import { InvalidSpec, type SpecProblem } from './invalid-spec.js';
+import { InvalidSpec, refuseOtherKind, type SpecProblem } from './invalid-spec.js';
 import { entryProblems } from './environments/environment-problems.js';
 import { environment } from './environments/environment-schema.js';
 import { issueProblems } from './spec-issues.js';
@@ -87,8 +87,10 @@ export const datasetId = ({ name, version }: { name: string; version: string }):
 export function parseDatasetSpec(input: unknown, { file }: { file?: string } = {}): DatasetSpec {
   const where = file ?? 'the dataset spec';
   const result = datasetSpecSchema.safeParse(input);
-  if (!result.success)
+  if (!result.success) {
+    refuseOtherKind(input, 'dataset', where);
     throw new InvalidSpec(issueProblems(result.error.issues, datasetSpecSchema, input), where);
+  }
   const spec = result.data;
   const problems: SpecProblem[] = [];
   for (const key of ['tasks', 'demonstrations', 'solutions'] as const) {

@@ -4,7 +4,7 @@ import { resolve } from 'node:path';
 import { parse as parseYaml } from 'yaml';
 import type { z } from 'zod';
 import { combinationProblems } from './combinations.js';
-import { InvalidSpec } from './invalid-spec.js';
+import { InvalidSpec, refuseOtherKind } from './invalid-spec.js';
 import type { RunSpec } from './run-spec.js';
 import { loraTargets } from './model-schema.js';
 import { runSpecSchema } from './schema.js';
@@ -17,8 +17,10 @@ import { withAbsolutePaths, withModelFiles } from './spec-paths.js';
  */
 export function parseRunSpec(input: unknown, context: { file?: string } = {}): RunSpec {
   const result = runSpecSchema.safeParse(input);
-  if (!result.success)
+  if (!result.success) {
+    refuseOtherKind(input, 'run', context.file ?? 'the run spec');
     throw new InvalidSpec(issueProblems(result.error.issues, runSpecSchema, input), context.file);
+  }
   const spec = completed(result.data);
   const problems = combinationProblems(spec);
   const located = withAbsolutePaths(spec, context.file, problems);

@@ -14,7 +14,7 @@ import {
 import { join, resolve } from 'node:path';
 import { abortable } from '../base/abortable.js';
 import { ClaimedPorts } from './claimed-ports.js';
-import { holderOf, lockFolder } from '../workers/process/folder-lock.js';
+import { FolderLocked, type FolderLock, holderOf, lockFolder } from '../workers/process/folder-lock.js';
 import {
   databaseName,
   environmentsAddress,
@@ -83,7 +83,7 @@ const neededDiskBytes = 512 * 1024 * 1024;
 export async function startStack(options: StackOptions): Promise<Stack> {
   const folder = resolve(options.folder);
   refuseFile(folder);
-  const lock = lockFolder(folder, `longhaul up in ${folder}`);
+  const lock = lockStack(folder);
   const ports = new ClaimedPorts((message) => options.log(message));
   const release = (): void => {
     ports.release();
@@ -105,6 +105,23 @@ export async function startStack(options: StackOptions): Promise<Stack> {
     await stopAll(started);
     release();
     throw error;
+  }
+}
+
+function lockStack(folder: string): FolderLock {
+  try {
+    return lockFolder(folder, `longhaul up in ${folder}`);
+  } catch (error) {
+    if (!(error instanceof FolderLocked) || error.holder === null) throw error;
+    const { pid, address } = error.holder;
+    const ui = readAddresses(folder)?.ui;
+    throw new Error(
+      `${folder} is in use by process ${pid} (${address}).\n` +
+        `  Use that stack: longhaul runs --folder ${folder}, longhaul train SPEC --folder ${folder}${ui ? `, or its Temporal UI ${ui}` : ''}\n` +
+        `  Or stop it: Ctrl-C in its terminal, or kill ${pid}\n` +
+        '  Or choose another folder with --folder',
+      { cause: error },
+    );
   }
 }
 

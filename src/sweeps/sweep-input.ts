@@ -1,5 +1,5 @@
 // Turns a sweep that a person wrote, as a file or a value, into the form that all other code uses.
-import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
+import { InvalidSpec, refuseOtherKind, type SpecProblem } from '../spec/invalid-spec.js';
 import { nearestName } from '../base/nearest-name.js';
 import { readSpecValue } from '../spec/spec-input.js';
 import { issueProblems } from '../spec/spec-issues.js';
@@ -20,8 +20,10 @@ import {
 export function parseSweepSpec(input: unknown, context: { file?: string } = {}): SweepSpec {
   const where = context.file ?? 'the sweep';
   const result = sweepSpecSchema.safeParse(input);
-  if (!result.success)
+  if (!result.success) {
+    refuseOtherKind(input, 'sweep', where);
     throw new InvalidSpec(issueProblems(result.error.issues, sweepSpecSchema, input), where);
+  }
   const problems = sweepProblems(result.data);
   if (problems.length > 0) throw new InvalidSpec(problems, where);
   return result.data;

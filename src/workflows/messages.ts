@@ -62,6 +62,8 @@ export interface WaitingLease {
   /** `unfit`: nodes are alive, but none of them has the run's numerics (R18). */
   cause: 'none' | 'busy' | 'unfit';
   why: string;
+  /** What makes a node fit; absent unless `unfit`, and in signals of an earlier version. */
+  remedy?: string;
 }
 
 /** The answer of the query `pool`. Nodes and leases are ordered by id, the queue by the order in which it is served. */

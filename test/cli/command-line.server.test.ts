@@ -16,6 +16,10 @@ import { parse } from 'yaml';
 import { parseRunSpec } from '../../src/spec/spec-input.js';
 import { lockFolder } from '../../src/workers/process/folder-lock.js';
 import { freePort } from '../../src/stack/free-port.js';
+import { runKey } from '../../src/store/objects/layout.js';
+import { openStore } from '../../src/store/open-store.js';
+import { encodeRecord } from '../../src/store/records/record-codec.js';
+import { recordsOfAllKinds } from '../store/fixtures.js';
 import { longhaul } from '../support/command-line.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'longhaul-cli-'));
@@ -38,6 +42,9 @@ describe('a command line that is not understood exits with 2 and says where to f
   test.each<[string[], RegExp]>([
     [[], /Usage: longhaul/],
     [['trian'], /unknown command 'trian'\n\(Did you mean train\?\)/],
+    [['down'], /unknown command 'down': a stack is stopped by Ctrl-C .* or by `kill N`/],
+    [['start', 'a.yaml'], /unknown command 'start': `longhaul up` starts a stack/],
+    [['ls'], /unknown command 'ls': `longhaul runs` lists the runs/],
     [['trian', '--help'], /unknown command 'trian'\n\(Did you mean train\?\)/],
     [['up', '--temporal-port', '99999'], /'99999' is invalid. It takes a whole number from 1 to 65535/],
     [['up', '--store', 'ftp://x'], /'ftp:\/\/x' is invalid. It takes dir:\/path or s3:\/\/bucket\/prefix/],
@@ -174,6 +181,30 @@ describe('--folder', () => {
     },
   );
 
+  test('without a stack is an error of status, which names what still reads the run’s records', async () => {
+    const stopped = join(folder, 'stopped');
+    const stored = await openStore(`dir:${join(stopped, '.longhaul', 'store')}`);
+    const records = recordsOfAllKinds();
+    await stored.create(
+      runKey('mine'),
+      await encodeRecord('run', { ...records.run, run: 'mine', name: 'mine' }),
+    );
+    const nobody = { env: { TEMPORAL_ADDRESS: undefined, XDG_CONFIG_HOME: folder } };
+    const places: [string[], string, string][] = [
+      [[], stopped, ''],
+      [['--folder', join(stopped, '.longhaul')], folder, ` --folder ${join(stopped, '.longhaul')}`],
+    ];
+    for (const [flags, cwd, where] of places) {
+      const { code, errors } = await longhaul(['status', 'mine', ...flags], { ...nobody, cwd });
+      expect(errors).toMatch(/^error: no stack runs in .*`longhaul up/);
+      expect(errors).toContain(`need no server: longhaul report mine${where}, longhaul audit mine${where}\n`);
+      expect(code).toBe(1);
+      expect((await longhaul(['status', 'other', ...flags], { ...nobody, cwd })).errors).not.toContain(
+        'records of',
+      );
+    }
+  });
+
   test('that cannot be read is not reported as empty', async () => {
     const loop = join(folder, 'loop');
     symlinkSync(loop, loop);
@@ -198,6 +229,23 @@ describe('--folder', () => {
     );
     expect(errors).toContain('no Temporal server answers at 127.0.0.1:2');
   });
+
+  test.each(['up', 'quickstart'])(
+    'is refused by %s if its stack runs already, with commands that use that stack',
+    async (verb) => {
+      const stack = join(folder, 'used');
+      const lock = lockFolder(stack, 'a test');
+      writeFileSync(join(stack, 'stack.json'), JSON.stringify({ ui: 'http://127.0.0.1:8234' }));
+      const { code, errors } = await longhaul([verb, '--folder', stack]);
+      lock.release();
+      expect(errors).toContain(`is in use by process ${process.pid} (a test)`);
+      expect(errors).toContain(
+        `Use that stack: longhaul runs --folder ${stack}, longhaul train SPEC --folder ${stack}, or its Temporal UI http://127.0.0.1:8234`,
+      );
+      expect(errors).toContain(`Or stop it: Ctrl-C in its terminal, or kill ${process.pid}`);
+      expect(code).toBe(1);
+    },
+  );
 
   test.each(['up', 'quickstart'])('is refused by %s in one line if it is a file', async (verb) => {
     const file = join(process.cwd(), 'package.json');

@@ -13,7 +13,7 @@ import { type Answer, longhaul as commandLine } from '../support/command-line.js
 import { startTemporal, type TestTemporal } from '../support/servers/temporal-server.js';
 
 /** Verbs that change nothing on a server. The test treats every other verb with `--temporal-address` as a verb that writes. */
-const readingVerbs = ['doctor', 'nodes', 'runs', 'status', 'sweeps list'];
+const readingVerbs = ['data show', 'doctor', 'nodes', 'runs', 'status', 'sweeps list'];
 
 const registered = new Command('longhaul');
 for (const [, load] of modules) (await load()).register(registered);
@@ -31,6 +31,7 @@ function leaves(command: Command, path: string[] = []): { path: string; command:
 function argumentsOf(command: Command): string[] {
   const values: Record<string, string> = {
     spec: resolve('presets/tiny.yaml'),
+    file: resolve('presets/tiny.yaml'),
     '--numerics': 'cpu/2',
     '--from': '2026-01-01T00:00Z',
     '--to': '2026-01-02T00:00Z',
@@ -112,6 +113,16 @@ describe('in an empty folder beside a foreign server at the default address', ()
     mkdirSync(join(cwd, '.longhaul'), { recursive: true });
     const { code, errors } = await longhaul(['pause', 'x'], cwd);
     expect(errors).toMatch(/^error: no stack runs in \.longhaul, .*`longhaul up`/);
+    expect(code).toBe(1);
+  });
+
+  it.each([
+    ['train', ['train', 'nope.yaml']],
+    ['data prepare', ['data', 'prepare', 'nope.yaml']],
+    ['sweeps run', ['sweeps', 'run', 'nope.yaml']],
+  ])('a file that is missing is named before the server: %s', async (_, args) => {
+    const { code, errors } = await longhaul(args);
+    expect(errors).toMatch(/nope\.yaml has one problem:\n {2}there is no such file/);
     expect(code).toBe(1);
   });
 

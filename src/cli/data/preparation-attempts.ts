@@ -1,7 +1,6 @@
 // Preparations of datasets that the store does not have: still under way, failed or ended by hand. Only the Temporal server knows them.
 import { type Client, type WorkflowExecutionInfo, WorkflowFailedError } from '@temporalio/client';
-import { connectClient } from '../../workers/temporal/temporal-connection.js';
-import { openStatuses, refuseForeignServer, type TemporalFlags, temporalConfig } from '../temporal-access.js';
+import { openStatuses, type TemporalFlags, temporalConfig, withClient } from '../temporal-access.js';
 import { whyItEnded } from '../train/start-training.js';
 
 const answerWithinMs = 5_000;
@@ -64,15 +63,11 @@ async function asked<Answer>(
   ask: (client: Client) => Promise<Answer>,
 ): Promise<Answer> {
   try {
-    const { config, stack, source, folder } = temporalConfig(flags);
+    const { stack, source } = temporalConfig(flags);
     if (source === null || (namedStore !== null && stack && stack.store !== namedStore)) return otherwise;
-    const { client, close } = await connectClient(config, answerWithinMs, { readOnly: true });
-    try {
-      if (stack) await refuseForeignServer(client, stack, folder);
-      return await client.withDeadline(Date.now() + answerWithinMs, () => ask(client));
-    } finally {
-      await close();
-    }
+    return await withClient(flags, (client) =>
+      client.withDeadline(Date.now() + answerWithinMs, () => ask(client)),
+    );
   } catch {
     return otherwise;
   }

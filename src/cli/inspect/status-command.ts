@@ -3,6 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Command } from 'commander';
 import type { RunStatus } from '../../activities/contracts.js';
 import { nameOfRun } from '../../store/objects/layout.js';
+import { lastCommittedStep, readRunIfAny } from '../../store/runs/run-records.js';
 import { readTroubles, type Trouble } from '../../store/runs/notices.js';
 import type { AlertStanding } from '../../rl/alerts.js';
 import { alertLines } from '../../report/alerts.js';
@@ -10,15 +11,27 @@ import { budgetNotes, servedNote } from '../../workflows/status/budget.js';
 import { faultNote } from '../../workflows/status/fault-note.js';
 import { settingNotes } from '../../workflows/hyperparameters.js';
 import { statusQuery } from '../../workflows/messages.js';
-import { collectionNote, signalNotes, stopNote, targetNote } from '../../workflows/status/run-text.js';
+import {
+  collectionNote,
+  signalNotes,
+  stopNote,
+  suiteText,
+  targetNote,
+} from '../../workflows/status/run-text.js';
 import { followRun, progressLine } from '../train/live-view.js';
 import { countedPassRate } from '../../spec/pass-rate.js';
-import { inFolder, storeOption, withOutput } from '../output.js';
+import { inFolder, openExistingStore, storeOfFolder, storeOption, withOutput } from '../output.js';
 import { printable } from '../printable.js';
 import { alertsWithin } from '../train/run-alerts.js';
 import { storeOfCommand } from '../stack-store.js';
 import { explained } from '../command-refusals.js';
-import { runHandle, type TemporalFlags, withClient, withTemporalFlags } from '../temporal-access.js';
+import {
+  runHandle,
+  type TemporalFlags,
+  UnnamedServer,
+  withClient,
+  withTemporalFlags,
+} from '../temporal-access.js';
 import { endedRun, type EndedRun, endLine, wayOn, whyFollowedEnded } from '../train/run-end.js';
 import { type Waiting, waitingFor, waitingLine } from '../waiting-text.js';
 
@@ -42,7 +55,7 @@ export function register(program: Command): void {
     .option('--json', 'print the status as JSON')
     .action(
       withOutput(async (run: string, flags: StatusFlags, command: Command) => {
-        await withClient(flags, async (client) => {
+        const answer = withClient(flags, async (client) => {
           const handle = runHandle(client, run);
           const over = await explained(handle, endedRun(handle), flags);
           if (over) {
@@ -92,8 +105,27 @@ export function register(program: Command): void {
                 ].join('\n'),
           );
         });
+        await answer.catch(async (error: unknown) => {
+          throw error instanceof UnnamedServer
+            ? new Error(`${error.message}${await storedNote(command, flags, run)}`, { cause: error })
+            : error;
+        });
       }),
     );
+}
+
+/** What the store knows of the run: without a server, other commands still read it. */
+async function storedNote(command: Command, flags: StatusFlags, run: string): Promise<string> {
+  const store = await (
+    flags.folder === undefined
+      ? storeOfCommand(command, flags)
+      : openExistingStore(storeOfFolder(flags.folder))
+  ).catch(() => null);
+  if (!store || !(await readRunIfAny(store, run).catch(() => null))) return '';
+  const step = await lastCommittedStep(store, run).catch(() => null);
+  const where = inFolder(flags);
+  const until = step === null ? '' : ` up to step ${step}`;
+  return `.\nThe store has the records of ${run}${until}, which need no server: longhaul report ${run}${where}, longhaul audit ${run}${where}`;
 }
 
 /** Says how the workflow of a run ended, if it did not complete. */
@@ -183,7 +215,7 @@ function figures(status: RunStatus, flags: TemporalFlags, waiting: readonly Wait
   if (stop) lines.push(`  ${stop}`);
   for (const { step, suite, ...evaluation } of status.evaluations.slice(-6)) {
     lines.push(
-      `  step ${String(step).padStart(6)} · ${suite.padEnd(8)} · pass@1 ${countedPassRate(evaluation)}`,
+      `  step ${String(step).padStart(6)} · ${suiteText({ suite, ...evaluation }).padEnd(8)} · pass@1 ${countedPassRate(evaluation)}`,
     );
   }
   const unknown = unknownNote(status);

@@ -5,7 +5,7 @@ import type { RunStatus } from '../../activities/contracts.js';
 import { timeSpan } from '../../report/format.js';
 import { countedPassRate, passRateText } from '../../spec/pass-rate.js';
 import { statusQuery } from '../../workflows/messages.js';
-import { headline, remainingSeconds } from '../../workflows/status/run-text.js';
+import { headline, remainingSeconds, suiteText } from '../../workflows/status/run-text.js';
 import type { TrainingResult } from '../../workflows/run/training-run.js';
 import { inFolder } from '../output.js';
 import { changesLines, clear } from '../terminal.js';
@@ -73,7 +73,8 @@ export function progressLine(status: RunStatus, ended: string | null = null, fol
   const figure = last ? headline(last) : null;
   if (figure) parts.push(figure);
   const evaluation = status.evaluations.at(-1);
-  if (evaluation) parts.push(`pass@1 ${passRateText(evaluation.pass_at_1)}`);
+  if (evaluation)
+    parts.push(`pass@1 ${passRateText(evaluation.pass_at_1)}${evaluation.before_grpo ? ' before GRPO' : ''}`);
   if (status.sampleSeconds > 0) parts.push(`${Math.round(status.tokens / status.sampleSeconds)} tokens/s`);
   if (ended !== null) parts.push(ended);
   else if (status.blocked)
@@ -131,7 +132,9 @@ export class ChangingLine implements View {
 
   show(status: RunStatus, waiting: string | null): void {
     for (const { step, suite, ...evaluation } of status.evaluations.slice(this.evaluations)) {
-      this.keep(`step ${step} · ${suite} evaluation · pass@1 ${countedPassRate(evaluation)}`);
+      this.keep(
+        `step ${step} · ${suiteText({ suite, ...evaluation })} evaluation · pass@1 ${countedPassRate(evaluation)}`,
+      );
     }
     this.evaluations = Math.max(this.evaluations, status.evaluations.length);
     const { blocked, failing } = status;

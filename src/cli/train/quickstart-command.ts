@@ -89,7 +89,12 @@ async function quickstart(flags: QuickstartFlags): Promise<void> {
   } catch (error) {
     if (error instanceof WorkflowFailedError) throw new Error(whyItEnded(error), { cause: error });
     if (!(error instanceof StackStopped) || error.signal === null) throw error;
-    if (flags.keepOpen && process.exitCode === 0) return;
+    if (flags.keepOpen && process.exitCode === 0) {
+      say(
+        `All finished work is kept. Runs that have not ended continue with: bin/longhaul up --folder ${flags.folder}`,
+      );
+      return;
+    }
     say(`All finished work is kept. Continue with: ${startOf(flags, flags.seed)}`);
     process.exitCode = 130;
   }

@@ -52,7 +52,7 @@ interface Beginning {
 
 async function fromFile(path: string, settings: readonly string[]): Promise<Beginning> {
   const spec = await readSpecFile(path, (input) => withSettings(input, settings));
-  return { spec, begun: `${spec.name} is started` };
+  return { spec, begun: `the run ${spec.name} is started` };
 }
 
 async function fromStore(flags: TrainFlags, command: Command): Promise<Beginning> {

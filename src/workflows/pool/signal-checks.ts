@@ -52,7 +52,12 @@ export const leaseRequest: Shape<LeaseRequest> = {
 export const leaseName: Shape<{ lease: string }> = { lease: text };
 export const grantedLease: Shape<GrantedLease> = { ...leaseName, node: text };
 export const revokedLease: Shape<RevokedLease> = { ...grantedLease, reason: text };
-export const waitingLease: Shape<WaitingLease> = { ...leaseName, cause: text, why: text };
+export const waitingLease: Shape<WaitingLease> = {
+  ...leaseName,
+  cause: text,
+  why: text,
+  remedy: optional(text),
+};
 
 /** Handles a signal; one of another shape is logged and changes nothing. */
 export function hear<T>(signal: SignalDefinition<[T]>, shape: Shape<T>, heard: (say: T) => void): void {

@@ -43,7 +43,7 @@ export function waitingReason(request: LeaseRequest, { within, alive, draining }
       ? `no living node has numerics ${nameOfNumerics(numerics)}, which ${run} was computed with (other numerics give ` +
         'other results)'
       : `no living node ${served === undefined ? 'loads models itself' : `has ${served} on a Tinker server`}, as ${run} needs`;
-    return { lease, cause: 'unfit', why: `${lacking}: ${listed(offers)}` };
+    return { lease, cause: 'unfit', why: `${lacking}: ${listed(offers)}`, remedy: unfitRemedy(request) };
   }
   const held = fitting.map(({ id, suspected, holders }) =>
     suspected
@@ -51,6 +51,22 @@ export function waitingReason(request: LeaseRequest, { within, alive, draining }
       : `node ${id} is held by ${listed(holders)}`,
   );
   return { lease, cause: 'busy', why: listed(held) };
+}
+
+/** The remedy that applies to this run comes alone: a run without an engine's numerics has nothing to rebase. */
+function unfitRemedy({ run, numerics, served }: LeaseRequest): string {
+  const model = numerics?.model ?? served;
+  if (model !== undefined)
+    return (
+      `Start a node on the Tinker server: stop the stack, and start it with LONGHAUL_TINKER=URL, LONGHAUL_TINKER_SERVICE=${numerics?.service ?? 'a name of your choice'} ` +
+      `and LONGHAUL_SERVED_MODEL=${model} (a node worker elsewhere takes the same variables)`
+    );
+  if (numerics === null)
+    return 'Start a node with an engine of its own: `longhaul up` without LONGHAUL_TINKER';
+  return (
+    'Start the node worker again with the engine that the reason asks for. If no such engine exists any more, switch the run to other ' +
+    `numerics: longhaul rebase ${run} --numerics …`
+  );
 }
 
 /** True if the node's numerics are the run's (equal numerics give equal states, R18), or are not reported yet. */

@@ -144,7 +144,11 @@ export async function blockedUntilResumed(
   over: () => boolean = () => false,
 ): Promise<void> {
   const before = desk.resumes;
-  const blocked = { reason, remedy: `${remedy}. Then: longhaul resume ${progress.status.run}` };
+  const { run } = progress.status;
+  const blocked = {
+    reason,
+    remedy: `${remedy.replaceAll(' NAME ', ` ${run} `)}. Then: longhaul resume ${run}`,
+  };
   log.warn('The run is blocked', blocked);
   await progress.whileBlocked(blocked, () => condition(() => desk.resumes > before || over()));
 }

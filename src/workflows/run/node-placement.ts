@@ -263,7 +263,8 @@ export class NodePlacement {
   }
 
   private blocked({ waiting, noneSince }: AskedLease): { reason: string; remedy: string } | null {
-    if (waiting?.cause === 'unfit') return { reason: waiting.why, remedy: remedies.EngineUnfit };
+    if (waiting?.cause === 'unfit')
+      return { reason: waiting.why, remedy: waiting.remedy ?? remedies.EngineUnfit };
     if (noneSince === null || Date.now() - noneSince < placing.deadlineMs) return null;
     const minutes = Math.round((Date.now() - noneSince) / 60_000);
     return {

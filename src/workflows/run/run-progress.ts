@@ -18,7 +18,7 @@ import { noSignal } from '../policies.js';
 import { detailsOf } from '../status/run-details.js';
 import { summaryOf } from '../status/run-text.js';
 import { noControl } from './control-desk.js';
-import { phaseOf, totalSteps } from './step-schedule.js';
+import { phaseOf, suiteDue, totalSteps } from './step-schedule.js';
 
 const attributeKeys = {
   runName: defineSearchAttributeKey('RunName', 'KEYWORD'),
@@ -233,6 +233,9 @@ export class RunProgress {
       ...largestRate(pass_at_k),
       graded,
       ...missing,
+      ...(suite === 'final' && this.outline && suiteDue(this.outline, step) === 'final'
+        ? { before_grpo: true as const }
+        : {}),
     });
     this.status.evaluations = [...others, shown].slice(-maxEvaluations);
     upsertSearchAttributes([

@@ -5,7 +5,15 @@ import { servedNote, usedShare } from './budget.js';
 import { faultNote } from './fault-note.js';
 import { settingNotes } from '../hyperparameters.js';
 import { markdownTable, plain, unbroken } from './markdown.js';
-import { collectionNote, headline, remainingSeconds, signalNotes, stopNote, targetNote } from './run-text.js';
+import {
+  collectionNote,
+  headline,
+  remainingSeconds,
+  signalNotes,
+  stopNote,
+  suiteText,
+  targetNote,
+} from './run-text.js';
 import { sparkline } from './sparkline.js';
 
 const shownEvaluations = 5;
@@ -153,7 +161,7 @@ function evaluations(status: RunStatus): string {
     .reverse()
     .map(
       ({ step, suite, ...evaluation }) =>
-        `- step ${step} · ${plain(suite)} · pass@1 **${countedPassRate(evaluation)}**`,
+        `- step ${step} · ${plain(suiteText({ suite, ...evaluation }))} · pass@1 **${countedPassRate(evaluation)}**`,
     );
   return lines.length === 0 ? '' : ['**Evaluations on held-out tasks**', '', ...lines].join('\n');
 }

@@ -13,6 +13,14 @@ export function summaryOf(status: RunStatus, step: number, doing: string): strin
   return parts.join(' · ');
 }
 
+/** The suite's name, and for `final` whether it was played before GRPO. */
+export function suiteText({
+  suite,
+  before_grpo,
+}: Pick<RunStatus['evaluations'][number], 'suite' | 'before_grpo'>): string {
+  return before_grpo ? `${suite} (before GRPO)` : suite;
+}
+
 /** The one figure that shows best how a step went. */
 export function headline({
   kind,

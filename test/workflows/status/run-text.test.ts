@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { RunStatus } from '../../../src/activities/contracts.js';
 import { noControl } from '../../../src/workflows/run/control-desk.js';
-import { headline, stopNote, targetNote } from '../../../src/workflows/status/run-text.js';
+import { headline, stopNote, suiteText, targetNote } from '../../../src/workflows/status/run-text.js';
 
 describe('the note on a stop', () => {
   const at = (step: number, stopAfter: number | null, phase: RunStatus['phase'] = 'collecting') =>
@@ -21,6 +21,11 @@ describe('the note on a stop', () => {
     expect(at(5, 5, 'stopped')).toBeNull();
     expect(at(5, 9, 'completed')).toBeNull();
   });
+});
+
+it('names the final suite that was played before GRPO as such', () => {
+  expect(suiteText({ suite: 'final', before_grpo: true })).toBe('final (before GRPO)');
+  expect(suiteText({ suite: 'final' })).toBe('final');
 });
 
 describe('the one figure of a step', () => {
