@@ -5,6 +5,7 @@ import { spawnSync } from 'node:child_process';
 import { cacheRoot, repository, withLock } from './cache.mjs';
 import { runLong, SetupError } from './command.mjs';
 import { isReachable } from './downloads.mjs';
+import { headersVariable } from './node-headers.mjs';
 import { requireNodeGyp, requireNpm } from './prerequisites.mjs';
 
 /** The host of the addon's prebuilt files. */
@@ -14,7 +15,11 @@ const addonHint =
 
 /** Folder where the addon's own install script looks first for a prebuilt file. It keeps what was compiled here for other checkouts. */
 const prebuilt = join(cacheRoot, 'better-sqlite3');
-const environment = { ...process.env, npm_config_better_sqlite3_local_prebuilds: prebuilt };
+const environment = {
+  ...process.env,
+  ...headersVariable(),
+  npm_config_better_sqlite3_local_prebuilds: prebuilt,
+};
 
 /** Fails now if the packages could not be installed minutes later. */
 export async function checkDependencyTools() {
