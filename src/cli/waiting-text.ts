@@ -1,6 +1,6 @@
 // Says what holds up a run: activities that failed and are retried, that no worker has taken, that were paused by hand, or that wait for an
 // environment or the store. Only the Temporal server knows this.
-import type { Client, WorkflowHandle } from '@temporalio/client';
+import type { Client, WorkflowExecutionDescription, WorkflowHandle } from '@temporalio/client';
 import { defaultPayloadConverter } from '@temporalio/common';
 import type { ReportedWait } from '../activities/step/open-waits.js';
 import { policyServer } from '../engine/policy-engine.js';
@@ -31,15 +31,39 @@ export interface Waiting {
   seconds?: number;
 }
 
+/** Episodes of an evaluation that is under way. */
+export interface Played {
+  finished: number;
+  of: number;
+}
+
 /** Empty if nothing waits, or if Temporal does not answer. */
-export async function waitingFor(
+export async function waitingFor(client: Client, handle: Described): Promise<Waiting[]> {
+  return (await underWay(client, handle)).waiting;
+}
+
+type Described = Pick<WorkflowHandle, 'workflowId' | 'describe'>;
+
+/** What holds the run up, and how far its evaluation is: null if none is played now. */
+export async function underWay(
   client: Client,
-  handle: Pick<WorkflowHandle, 'workflowId' | 'describe'>,
-): Promise<Waiting[]> {
+  handle: Described,
+): Promise<{ waiting: Waiting[]; played: Played | null }> {
   const described = await client
     .withDeadline(Date.now() + describeDeadlineMs, () => handle.describe())
     .catch(() => null);
-  return (described?.raw.pendingActivities ?? []).flatMap((pending) => {
+  const pending = described?.raw.pendingActivities ?? [];
+  const played = pending
+    .filter(({ activityId }) => /(^|\/)evaluate-/.test(activityId ?? ''))
+    .map(({ heartbeatDetails }) => playedIn(heartbeatDetails?.payloads?.[0]))
+    .find((one) => one !== null);
+  return { waiting: waitsAmong(pending, handle), played: played ?? null };
+}
+
+type PendingActivities = NonNullable<WorkflowExecutionDescription['raw']['pendingActivities']>;
+
+function waitsAmong(activities: PendingActivities, handle: Pick<Described, 'workflowId'>): Waiting[] {
+  return activities.flatMap((pending) => {
     const { activityId, attempt, lastFailure, state, scheduledTime } = pending;
     const entry = { activity: activityId ?? '', attempt: attempt ?? 1 };
     const way = `temporal activity unpause -w ${handle.workflowId} -a ${entry.activity}`;
@@ -91,22 +115,31 @@ function whatFor({ waiting, waiting_episodes, waiting_reason, waiting_until }: R
 
 type Payload = Parameters<typeof defaultPayloadConverter.fromPayload>[0];
 
-/** The wait that a running attempt reports. Null if it waits for nothing, or if its details cannot be decoded here. */
-function waitIn(payload: Payload | null | undefined): ReportedWait | null {
-  if (!payload) return null;
+function playedIn(payload: Payload | null | undefined): Played | null {
+  const { finished, of } = reportIn(payload) as Partial<Played>;
+  return typeof finished === 'number' && typeof of === 'number' ? { finished, of } : null;
+}
+
+/** The report of a running attempt; empty if there is none, or if a codec that only its owner has encoded it. */
+function reportIn(payload: Payload | null | undefined): object {
+  if (!payload) return {};
   try {
-    const wait = defaultPayloadConverter.fromPayload<Partial<ReportedWait> | null>(payload);
-    return typeof wait?.waiting === 'string' && typeof wait.waiting_since === 'number'
-      ? {
-          waiting_episodes: wait.waiting === policyServer ? 0 : 1,
-          ...wait,
-          ...{ waiting: wait.waiting, waiting_since: wait.waiting_since },
-        }
-      : null;
+    return defaultPayloadConverter.fromPayload<object | null>(payload) ?? {};
   } catch {
-    // The payload is encoded by a codec that only its owner has.
-    return null;
+    return {};
   }
+}
+
+/** The wait that a running attempt reports. Null if it waits for nothing. */
+function waitIn(payload: Payload | null | undefined): ReportedWait | null {
+  const wait = reportIn(payload) as Partial<ReportedWait>;
+  return typeof wait.waiting === 'string' && typeof wait.waiting_since === 'number'
+    ? {
+        waiting_episodes: wait.waiting === policyServer ? 0 : 1,
+        ...wait,
+        ...{ waiting: wait.waiting, waiting_since: wait.waiting_since },
+      }
+    : null;
 }
 
 function firstLine(text: string): string {

@@ -13,6 +13,7 @@ import {
   statusQuery,
   stopAfterUpdate,
 } from '../../workflows/messages.js';
+import { endsAtNextBoundary } from '../../workflows/status/run-text.js';
 import { endWorkflow } from './end-workflow.js';
 import { explained, goOn, whyNotOpen } from '../command-refusals.js';
 import { inFolder, wholeNumber, withOutput } from '../output.js';
@@ -38,11 +39,22 @@ export function register(program: Command): void {
       withOutput(async (run: string, flags: ControlFlags & { now?: boolean }) => {
         const now = flags.now === true;
         let already = false;
+        let late = false;
         const control = await send(run, flags, async (handle) => {
-          already = (await handle.query(statusQuery)).phase === 'paused';
+          const status = await handle.query(statusQuery);
+          already = status.phase === 'paused';
+          late = endsAtNextBoundary(status);
           return handle.executeUpdate(now ? pauseNowUpdate : pauseUpdate);
         });
         const holds = now ? 'pauses as soon as its episodes are cut off' : 'pauses at its next step boundary';
+        if (late && !already && !now) {
+          say(
+            flags,
+            control,
+            `the pause comes too late: ${run} ends with the step that is under way, and has completed before it`,
+          );
+          return;
+        }
         say(
           flags,
           control,

@@ -13,6 +13,7 @@ import { settingNotes } from '../../workflows/hyperparameters.js';
 import { statusQuery } from '../../workflows/messages.js';
 import {
   collectionNote,
+  latePauseNote,
   signalNotes,
   stopNote,
   suiteText,
@@ -33,7 +34,7 @@ import {
   withTemporalFlags,
 } from '../temporal-access.js';
 import { endedRun, type EndedRun, endLine, wayOn, whyFollowedEnded } from '../train/run-end.js';
-import { type Waiting, waitingFor, waitingLine } from '../waiting-text.js';
+import { type Played, underWay, type Waiting, waitingLine } from '../waiting-text.js';
 
 interface StatusFlags extends TemporalFlags {
   store: string;
@@ -78,15 +79,15 @@ export function register(program: Command): void {
             flags,
           );
           const goesOn = !hasEnded(status);
-          const [waiting, alerts, undelivered] = await Promise.all([
-            waitingFor(client, handle),
+          const [{ waiting, played }, alerts, undelivered] = await Promise.all([
+            underWay(client, handle),
             alertsWithin(() => storeOfCommand(command, flags), status.run, goesOn ? status : null),
             undeliveredOf(command, flags, status.run),
           ]);
           console.log(
             flags.json
               ? JSON.stringify({ ...status, waiting, alerts, undelivered })
-              : describe(status, waiting, alerts, undelivered, flags),
+              : describe(status, { waiting, played }, alerts, undelivered, flags),
           );
           if (!flags.watch || !goesOn) return;
           const result = await followRun(client, handle, {
@@ -149,12 +150,12 @@ function farewell(
 
 function describe(
   status: RunStatus,
-  waiting: readonly Waiting[],
+  { waiting, played }: { waiting: readonly Waiting[]; played: Played | null },
   alerts: readonly AlertStanding[],
   undelivered: readonly Undelivered[],
   flags: TemporalFlags,
 ): string {
-  const head = `${status.run} · ${progressLine(status, null, flags.folder)}`;
+  const head = `${status.run} · ${progressLine(status, null, flags.folder, played)}`;
   return [
     head,
     ...figures(status, flags, waiting),
@@ -211,6 +212,8 @@ function figures(status: RunStatus, flags: TemporalFlags, waiting: readonly Wait
   if (collection) lines.push(`  warning: ${printable(collection)}`);
   const target = targetNote(status);
   if (target) lines.push(`  ${target}`);
+  const late = latePauseNote(status);
+  if (late) lines.push(`  ${late}`);
   const stop = waiting ? stopNote(status) : null;
   if (stop) lines.push(`  ${stop}`);
   for (const { step, suite, ...evaluation } of status.evaluations.slice(-6)) {

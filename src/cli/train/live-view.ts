@@ -10,13 +10,15 @@ import type { TrainingResult } from '../../workflows/run/training-run.js';
 import { inFolder } from '../output.js';
 import { changesLines, clear } from '../terminal.js';
 import { openStatuses, type RunHandle } from '../temporal-access.js';
-import { troubleOf, waitingFor, waitingLine } from '../waiting-text.js';
+import { type Played, troubleOf, underWay, waitingLine } from '../waiting-text.js';
 
 const pollMs = 500;
 const queryDeadlineMs = 3_000;
 /** Longer than a restart of the orchestrator or of Temporal takes. */
 const silenceMs = 10_000;
 const resultDeadlineMs = 15_000;
+/** Time between two lines about one evaluation where the output is no terminal. */
+const evaluationLineMs = 15_000;
 
 interface FollowOptions {
   /** If absent, nothing is shown. */
@@ -60,7 +62,12 @@ async function queryStatus(client: Client, handle: RunHandle): Promise<RunStatus
 /**
  * `step 34/120 grpo · reward 0.41 · pass@1 61.0 % · 8421 tokens/s · at most 2 min`. `ended`: how the workflow ended if it did not complete.
  */
-export function progressLine(status: RunStatus, ended: string | null = null, folder?: string): string {
+export function progressLine(
+  status: RunStatus,
+  ended: string | null = null,
+  folder?: string,
+  played: Played | null = null,
+): string {
   const where = inFolder({ folder });
   const { step, totalSteps, trainingPhase } = status;
   const last = status.recent.at(-1);
@@ -83,12 +90,17 @@ export function progressLine(status: RunStatus, ended: string | null = null, fol
     parts.push(`keeps failing: ${status.failing.reason}`, `${status.failing.remedy}${where}`);
   else if (status.phase === 'paused') parts.push(`paused; longhaul resume ${status.run}${where}`);
   else if (status.phase === 'placing') parts.push(`waits for a node: ${status.waitsFor ?? ''}`);
-  else if (isWaiting(status)) parts.push(status.phase);
+  else if (isWaiting(status)) parts.push(playedText(status, played));
   // Supervised steps are few and have another pace, so they do not predict the rest. A run may also reach its target earlier.
   else if (last?.kind === 'grpo') parts.push(`at most ${timeSpan(remainingSeconds(status))}`);
   else if (trainingPhase === 'grpo') parts.push(status.phase);
   else parts.push('warm start');
   return parts.join(' · ');
+}
+
+/** `evaluating: 37 of 128 episodes`. */
+function playedText({ phase }: RunStatus, played: Played | null): string {
+  return phase === 'evaluating' && played ? `${phase}: ${played.finished} of ${played.of} episodes` : phase;
 }
 
 async function showUntil(
@@ -102,10 +114,13 @@ async function showUntil(
   const view = changesLines(output) ? new ChangingLine(output, folder) : new LinePerStep(output, folder);
   let answeredAt = Date.now();
   while (!signal.aborted) {
-    const [status, [waiting]] = await Promise.all([queryStatus(client, handle), waitingFor(client, handle)]);
+    const [status, { waiting, played }] = await Promise.all([
+      queryStatus(client, handle),
+      underWay(client, handle),
+    ]);
     if (status) {
       answeredAt = Date.now();
-      view.show(status, waiting ? waitingLine(waiting) : null);
+      view.show(status, waiting[0] ? waitingLine(waiting[0]) : null, played);
     } else if (Date.now() - answeredAt > silenceMs) {
       view.silent(Date.now() - answeredAt);
     }
@@ -115,7 +130,7 @@ async function showUntil(
 }
 
 interface View {
-  show(status: RunStatus, waiting: string | null): void;
+  show(status: RunStatus, waiting: string | null, played?: Played | null): void;
   silent(forMs: number): void;
   end(): void;
 }
@@ -130,7 +145,7 @@ export class ChangingLine implements View {
     private readonly folder?: string,
   ) {}
 
-  show(status: RunStatus, waiting: string | null): void {
+  show(status: RunStatus, waiting: string | null, played: Played | null = null): void {
     for (const { step, suite, ...evaluation } of status.evaluations.slice(this.evaluations)) {
       this.keep(
         `step ${step} · ${suiteText({ suite, ...evaluation })} evaluation · pass@1 ${countedPassRate(evaluation)}`,
@@ -146,7 +161,7 @@ export class ChangingLine implements View {
     const kind = held?.reason ?? (waiting === null ? null : troubleOf(waiting));
     if (trouble !== null && kind !== this.trouble) this.keep(trouble);
     this.trouble = kind;
-    this.change(progressLine(status, null, this.folder));
+    this.change(progressLine(status, null, this.folder, played));
   }
 
   silent(forMs: number): void {
@@ -166,24 +181,30 @@ export class ChangingLine implements View {
   }
 }
 
-/** Prints a line only when its step, phase or problem is new. */
-class LinePerStep implements View {
+/** Prints a line only when its step, phase or problem is new, and from time to time while an evaluation is played. */
+export class LinePerStep implements View {
   private key = '';
+  private printedAt = 0;
+  private finished = 0;
   private isSilent = false;
 
   constructor(
-    private readonly output: NodeJS.WriteStream,
+    private readonly output: Pick<NodeJS.WriteStream, 'write'>,
     private readonly folder?: string,
+    private readonly now: () => number = Date.now,
   ) {}
 
-  show(status: RunStatus, waiting: string | null): void {
+  show(status: RunStatus, waiting: string | null, played: Played | null = null): void {
     this.isSilent = false;
     const trouble = waiting === null ? '' : troubleOf(waiting);
     const key = `${status.step} ${(status.blocked ?? status.failing)?.reason ?? ''} ${status.phase === 'paused'} ${trouble}`;
-    if (key === this.key) return;
+    const isFurther = played !== null && played.finished !== this.finished;
+    if (key === this.key && !(isFurther && this.now() - this.printedAt >= evaluationLineMs)) return;
     this.key = key;
+    this.printedAt = this.now();
+    this.finished = played?.finished ?? 0;
     this.output.write(
-      `${progressLine(status, null, this.folder)}${waiting === null ? '' : ` · ${waiting}`}\n`,
+      `${progressLine(status, null, this.folder, played)}${waiting === null ? '' : ` · ${waiting}`}\n`,
     );
   }
 

@@ -19,7 +19,10 @@ export function plain(text: string): string {
     .replace(/[|<[]/g, '\\$&');
 }
 
-/** Text that does not wrap in a narrow pane. */
-export function unbroken(text: string): string {
-  return text.replaceAll(' ', '\u00a0');
+/** A table of three such cells fits the pane of a window that is 1,280 pixels wide. */
+const shortCharacters = 24;
+
+/** Text that does not wrap in a narrow pane, unless it is so long that the table would be cut off. */
+export function unbrokenIfShort(text: string): string {
+  return text.length <= shortCharacters ? text.replaceAll(' ', '\u00a0') : text;
 }

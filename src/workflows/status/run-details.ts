@@ -4,7 +4,7 @@ import { countedPassRate, passRateChange, passRateText } from '../../spec/pass-r
 import { servedNote, usedShare } from './budget.js';
 import { faultNote } from './fault-note.js';
 import { settingNotes } from '../hyperparameters.js';
-import { markdownTable, plain, unbroken } from './markdown.js';
+import { markdownTable, plain, unbrokenIfShort } from './markdown.js';
 import {
   collectionNote,
   headline,
@@ -77,7 +77,7 @@ function figures(status: RunStatus, { outline, checkpointTrouble, now }: RunNews
       `${count(line.spent)} of ${count(line.limit)}`,
       `${Math.floor(100 * usedShare(line))} %${usedShare(line) >= 1 ? ': spent' : ''}`,
     ]);
-  return markdownTable(rows.map(([name, value, more]) => [unbroken(name), unbroken(value), more]));
+  return markdownTable(rows.map((cells) => cells.map(unbrokenIfShort)));
 }
 
 function end(status: RunStatus, now: number): string {

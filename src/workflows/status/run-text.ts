@@ -45,6 +45,26 @@ export function stopNote({
   return stopAfter > step ? `stops after step ${stopAfter}` : 'stops at the next step boundary';
 }
 
+/** True if a pause at the next step boundary has no effect, because the run ends there. */
+export function endsAtNextBoundary({
+  phase,
+  step,
+  totalSteps,
+  control,
+}: Pick<RunStatus, 'phase' | 'step' | 'totalSteps' | 'control'>): boolean {
+  if (totalSteps === 0) return false;
+  const last = Math.min(totalSteps, control.stopAfter ?? Infinity);
+  // Between two steps the next boundary is here: the last step is then not begun.
+  const begun = phase === 'planning' || phase === 'collecting' || phase === 'updating';
+  return step >= last || (begun && step + 1 >= last);
+}
+
+/** That a pause came too late; null if the run goes on, or nobody asked for one. */
+export function latePauseNote({ phase, control }: Pick<RunStatus, 'phase' | 'control'>): string | null {
+  const ended = phase === 'completed' || phase === 'stopped';
+  return ended && control.paused ? `the pause came too late: the run ${phase} before it` : null;
+}
+
 /** One line for each recent signal that changed nothing. */
 export function signalNotes({ signals = [] }: Pick<RunStatus, 'signals'>): string[] {
   return signals.map(({ name, reason, at }) => {

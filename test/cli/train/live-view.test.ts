@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { RunStatus } from '../../../src/activities/contracts.js';
-import { ChangingLine, progressLine } from '../../../src/cli/train/live-view.js';
+import { ChangingLine, LinePerStep, progressLine } from '../../../src/cli/train/live-view.js';
 import { noControl } from '../../../src/workflows/run/control-desk.js';
 
 const training: RunStatus = {
@@ -23,6 +23,33 @@ const training: RunStatus = {
   sampleSeconds: 10,
   report: null,
 };
+
+describe('an evaluation', () => {
+  const evaluating = { ...training, phase: 'evaluating' as const };
+
+  it('shows how many of its episodes are played', () => {
+    expect(progressLine(evaluating, null, undefined, { finished: 37, of: 128 })).toMatch(
+      / · evaluating: 37 of 128 episodes$/,
+    );
+    expect(progressLine(training, null, undefined, { finished: 1, of: 2 })).not.toContain('episodes');
+  });
+
+  it('gets a line from time to time where the output is no terminal, but only if it goes on', () => {
+    const lines: string[] = [];
+    let now = 0;
+    const view = new LinePerStep({ write: (line: string) => lines.push(line) > 0 }, undefined, () => now);
+    for (const [at, finished] of [
+      [20_000, 1],
+      [25_000, 2],
+      [40_000, 3],
+      [60_000, 3],
+    ] as const) {
+      now = at;
+      view.show(evaluating, null, { finished, of: 8 });
+    }
+    expect(lines.map((line) => /\d of 8/.exec(line)?.[0])).toEqual(['1 of 8', '3 of 8']);
+  });
+});
 
 describe('the progress line', () => {
   it('gives the time to the last step as an upper bound, because a run may reach its target earlier', () => {

@@ -55,6 +55,45 @@ describe('the live text of a run', () => {
     expect(of()).not.toContain('followed');
   });
 
+  it('fits a window of 1,280 pixels: no row has much text that cannot wrap', () => {
+    const curve = Array.from({ length: 40 }, (_, step) => step / 40);
+    const text = detailsOf(
+      {
+        ...training,
+        ...{
+          run: 'support-agent-with-a-long-name',
+          rewards: curve,
+          sharingNodes: ['gpu-2', 'gpu-3', 'gpu-4'],
+        },
+        evaluations: curve.map((pass_at_1, step) => ({ step, suite: 'interval', pass_at_1, graded: 40 })),
+        served: [
+          { kind: 'train', number: 123_456_789 },
+          { kind: 'sample', number: 987_654_321 },
+        ],
+        budget: [{ name: 'max_tokens', limit: 20_000_000_000, spent: 15_000_000_000 }],
+      },
+      { outline: { ...outline, model: 'Qwen/Qwen3-30B-A3B-Instruct' }, checkpointTrouble: null, now },
+    );
+    const rows = text.split('\n').filter((line) => line.startsWith('| ') && line.includes('\u2003'));
+    expect(rows.length).toBeGreaterThan(6);
+    // Counted by hand in the pane: 560 pixels at 7 to 8 a character.
+    for (const line of rows) {
+      const cells = line.split('|').slice(1, -1);
+      const widest = cells.map((cell) =>
+        Math.max(
+          ...cell
+            .trim()
+            .split(/[ \u2003]/)
+            .map((word) => word.length),
+        ),
+      );
+      expect(
+        widest.reduce((sum, more) => sum + more, 0),
+        line,
+      ).toBeLessThanOrEqual(72);
+    }
+  });
+
   it('is a table of the run’s position, its quality and its use of limits', () => {
     const text = of();
     expect(row(text, '**crm**')).toEqual(['**crm**', 'qwen3-0.6b', 'sales']);

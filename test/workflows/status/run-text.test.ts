@@ -1,7 +1,14 @@
 import { describe, expect, it } from 'vitest';
 import type { RunStatus } from '../../../src/activities/contracts.js';
 import { noControl } from '../../../src/workflows/run/control-desk.js';
-import { headline, stopNote, suiteText, targetNote } from '../../../src/workflows/status/run-text.js';
+import {
+  endsAtNextBoundary,
+  headline,
+  latePauseNote,
+  stopNote,
+  suiteText,
+  targetNote,
+} from '../../../src/workflows/status/run-text.js';
 
 describe('the note on a stop', () => {
   const at = (step: number, stopAfter: number | null, phase: RunStatus['phase'] = 'collecting') =>
@@ -20,6 +27,33 @@ describe('the note on a stop', () => {
     expect(at(5, null)).toBeNull();
     expect(at(5, 5, 'stopped')).toBeNull();
     expect(at(5, 9, 'completed')).toBeNull();
+  });
+});
+
+describe('a pause', () => {
+  const at = (step: number, stopAfter: number | null = null, phase: RunStatus['phase'] = 'collecting') =>
+    endsAtNextBoundary({ phase, step, totalSteps: 10, control: { ...noControl, stopAfter } });
+
+  it('comes too late in the last step, and after it', () => {
+    expect([at(8), at(9), at(10), at(3, 4), at(3, 5), at(8, 12)]).toEqual([
+      false,
+      true,
+      true,
+      true,
+      false,
+      false,
+    ]);
+    expect([at(9, null, 'evaluating'), at(10, null, 'evaluating')]).toEqual([false, true]);
+    expect(endsAtNextBoundary({ phase: 'starting', step: 0, totalSteps: 0, control: noControl })).toBe(false);
+  });
+
+  it('that came too late is named once the run has ended', () => {
+    const paused = { ...noControl, paused: true };
+    expect(latePauseNote({ phase: 'completed', control: paused })).toBe(
+      'the pause came too late: the run completed before it',
+    );
+    expect(latePauseNote({ phase: 'completed', control: noControl })).toBeNull();
+    expect(latePauseNote({ phase: 'paused', control: paused })).toBeNull();
   });
 });
 
