@@ -21,7 +21,7 @@ import { parseRunSpec, readSpecFile } from '../../src/spec/spec-input.js';
 import { parseSweepSpec } from '../../src/sweeps/sweep-input.js';
 
 /** Words of README.md and docs/, tables and code included, as `wc -w` counts them. */
-const mostWords = 32_760;
+const mostWords = 33_000;
 
 const filesBelow = (folder: string): string[] =>
   readdirSync(folder, { recursive: true, withFileTypes: true })
@@ -223,7 +223,7 @@ describe('examples', () => {
       name: 'part',
       model: { name: 'model', path: '/models/any' },
       data: { tasks: '/data/tasks.jsonl' },
-      environments: [{ env_key: 'crm' }],
+      environments: [{ env_key: 'crm' }, { env_key: 'shop' }],
       trainer: { max_training_steps: 1 },
     };
     expect(() => parseRunSpec({ ...whole, ...(parseYaml(text) as object) })).not.toThrow();

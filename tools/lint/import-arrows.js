@@ -40,7 +40,7 @@ export const arrows = {
   models: { values: ['base', 'spec', 'store', 'episode'], types: [] },
   data: { values: ['base', 'spec', 'store', 'environments', 'episode'], types: [] },
   policy: { values: ['base', 'spec', 'store', 'engine', 'episode', 'models'], types: [] },
-  report: { values: ['base', 'spec', 'rl', 'store'], types: [] },
+  report: { values: ['base', 'spec', 'rl', 'store', 'episode'], types: [] },
   integrations: { values: ['base', 'spec', 'rl'], types: [] },
   followers: { values: ['base', 'spec', 'rl', 'store', 'integrations'], types: [] },
   sweeps: { values: ['base', 'spec', 'rl', 'store', 'report'], types: [] },

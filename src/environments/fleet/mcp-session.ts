@@ -234,7 +234,7 @@ class Connection {
     lost.catch(() => undefined);
     // Not by `callTool`, which makes an error of an answer that differs from the tool's declared output.
     const asked = this.#client.request(
-      { method: 'tools/call', params: { ...params, arguments: withMarks(params.arguments) as object } },
+      { method: 'tools/call', params: { ...params, arguments: withMarks(params.arguments) } },
       { signal: AbortSignal.any([signal, ended.signal]), timeout: unlimitedMs },
     );
     return Promise.race([asked, lost])

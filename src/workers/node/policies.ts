@@ -10,7 +10,6 @@ import { createNativeEngine, type EngineDevice } from '../../engine/native/nativ
 import { createStateLock } from '../../engine/native/state-lock.js';
 import { TinkerEngine } from '../../engine/tinker/sampling.js';
 import type { SentTokens } from '../../engine/tinker/sent-tokens.js';
-import type { TinkerService } from '../../engine/tinker/service.js';
 import { NativePolicyHolder } from '../../policy/native-states.js';
 import { PolicyHolder } from '../../policy/policy-holder.js';
 import { ServedStates } from '../../policy/served/served-states.js';
