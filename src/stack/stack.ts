@@ -15,6 +15,7 @@ import { join, resolve } from 'node:path';
 import { abortable } from '../base/abortable.js';
 import { ClaimedPorts } from './claimed-ports.js';
 import { FolderLocked, type FolderLock, holderOf, lockFolder } from '../workers/process/folder-lock.js';
+import { watchDisk } from './disk-space.js';
 import {
   databaseName,
   environmentsAddress,
@@ -173,10 +174,12 @@ async function startProcesses(
     ...{ store, pid: process.pid, id },
   };
   writeJson(join(folder, 'stack.json'), addresses);
+  const endWatch = watchDisk(folder, (message) => options.log(message));
   return {
     addresses,
     processes: started,
     stop: async () => {
+      endWatch();
       await stopAll(started);
       await connection.close();
       release();

@@ -24,6 +24,8 @@ import { countedPassRate } from '../../spec/pass-rate.js';
 import { inFolder, openExistingStore, storeOfFolder, storeOption, withOutput } from '../output.js';
 import { printable } from '../printable.js';
 import { alertsWithin } from '../train/run-alerts.js';
+import { fullDiskNote } from '../../stack/disk-space.js';
+import { nearestStackFolder } from '../stack-folder.js';
 import { storeOfCommand } from '../stack-store.js';
 import { explained } from '../command-refusals.js';
 import {
@@ -107,6 +109,9 @@ export function register(program: Command): void {
           );
         });
         await answer.catch(async (error: unknown) => {
+          const full = fullDiskNote(flags.folder ?? nearestStackFolder());
+          if (full !== null && error instanceof Error)
+            throw new Error(`${full}\n${error.message}`, { cause: error });
           throw error instanceof UnnamedServer
             ? new Error(`${error.message}${await storedNote(command, flags, run)}`, { cause: error })
             : error;
@@ -195,10 +200,12 @@ function undeliveredLine({ sink, what, reason, since }: Undelivered): string {
 
 /** `waiting`: null once the run has ended, when nodes and limits no longer concern it. */
 function figures(status: RunStatus, flags: TemporalFlags, waiting: readonly Waiting[] | null): string[] {
+  const full = waiting ? fullDiskNote(flags.folder ?? nearestStackFolder()) : null;
   const nodes = [status.node ?? 'none', ...status.sharingNodes].join(', ');
   const lines = [
     `  ${waiting ? `node ${nodes} · ` : ''}owner ${status.owner} · last checkpoint ${status.lastCheckpoint ?? 'none yet'}`,
   ];
+  if (full) lines.push(`  ${full}`);
   if (status.lineage) lines.push(`  continues from ${status.lineage.run} after step ${status.lineage.step}`);
   if (waiting && status.waitsFor !== null) lines.push(`  waits for a node: ${status.waitsFor}`);
   for (const one of waiting ?? []) lines.push(`  ${waitingLine(one)}`);

@@ -7,7 +7,9 @@ import { countedPassRate, passRateText } from '../../spec/pass-rate.js';
 import { statusQuery } from '../../workflows/messages.js';
 import { headline, remainingSeconds, suiteText } from '../../workflows/status/run-text.js';
 import type { TrainingResult } from '../../workflows/run/training-run.js';
+import { fullDiskNote } from '../../stack/disk-space.js';
 import { inFolder } from '../output.js';
+import { nearestStackFolder } from '../stack-folder.js';
 import { changesLines, clear } from '../terminal.js';
 import { openStatuses, type RunHandle } from '../temporal-access.js';
 import { type Played, troubleOf, underWay, waitingLine } from '../waiting-text.js';
@@ -217,6 +219,8 @@ export class LinePerStep implements View {
 }
 
 function silence(forMs: number, folder?: string): string {
+  const full = fullDiskNote(folder ?? nearestStackFolder());
+  if (full !== null) return `the run has not answered for ${timeSpan(forMs / 1000)}: ${full}`;
   return `the run has not answered for ${timeSpan(forMs / 1000)}; longhaul doctor${inFolder({ folder })} may show why`;
 }
 
