@@ -4,7 +4,7 @@ import { timeSpan } from '../report/format.js';
 import { changesLines, clear } from './terminal.js';
 
 const terminalMs = 1_000;
-const logMs = 30_000;
+const logMs = 10_000;
 
 type Output = Pick<NodeJS.WriteStream, 'write' | 'columns' | 'isTTY'>;
 

@@ -32,10 +32,12 @@ async function written(kind: { isTTY: boolean; columns: number }): Promise<strin
 }
 
 describe('work that answers only at its end', () => {
-  test('gives a log a line every 30 s', async () => {
+  test('gives a log a line every 10 s', async () => {
     expect(await written({ isTTY: false, columns: 80 })).toEqual([
-      'auditing tiny · 30 s\n',
-      'auditing tiny · step 12 of 30 · 1 min 0 s\n',
+      ...[10, 20, 30].map((seconds) => `auditing tiny · ${seconds} s\n`),
+      ...['40 s', '50 s', '1 min 0 s', '1 min 10 s'].map(
+        (time) => `auditing tiny · step 12 of 30 · ${time}\n`,
+      ),
     ]);
   });
 

@@ -65,12 +65,14 @@ export function register(program: Command): void {
         await requireRun(store, run);
         const isServed = (await readRun(store, run)).spec.model.served !== undefined;
         const paid = isServed && range ? await paidReplay(store, run, range, options) : null;
-        const [chain, family] = await withElapsedLine(`auditing ${run}`, async (at) => [
+        const title = range ? `auditing all records of ${run} before the replay` : `auditing ${run}`;
+        const [chain, family] = await withElapsedLine(title, async (at) => [
           await auditRun(store, run, at),
           await familyOf(store, run),
         ]);
         const proofs = isServed ? [servedProofsLine(chain, paid !== null)] : [];
         if (!options.json) console.log([chainText(chain), ...proofs, ...familyLines(family)].join('\n'));
+        if (range && !options.json) process.stderr.write('the records are audited; now the replay\n');
         const served = paid && (await replayOnServer(store, paid));
         const replay = served
           ? { result: served, text: servedReplayText(served), agrees: served.within }
@@ -149,7 +151,7 @@ function chainText(chain: ChainAudit): string {
   const lines = [
     `${chain.run}`,
     `  steps        ${chain.steps} with the base, ${chain.updatesApplied} updates applied`,
-    `  episodes     ${chain.episodes}: ${chain.unknown} unknown, ${chain.zeros} graded 0`,
+    `  episodes     ${chain.episodes} of steps: ${chain.unknown} unknown, ${chain.zeros} graded 0 (those of evaluations are not counted)`,
     `  evaluations  ${chain.evaluations}`,
     `  checkpoints  ${chain.checkpoints}`,
     ...collectedLines(chain),

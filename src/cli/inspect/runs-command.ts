@@ -147,7 +147,7 @@ async function timelineLines(
     if (!timelines) return lineOf(execution);
     const run = await timelineDrivenBy(client, execution, timelines);
     if (run === null) return failedStart(execution, timelines);
-    const line = lineOf(execution);
+    const line = await withStoredStep(store, run, lineOf(execution));
     const rewound = run !== timelines.newest && execution.status.name !== 'RUNNING';
     const from = timelines.origins.get(run) ?? null;
     return { ...line, run, from, ...(rewound ? { status: 'rewound' } : {}) };
@@ -161,6 +161,13 @@ async function timelineLines(
       newest.set(line.run, line.status === 'completed' ? line : { ...line, status: later.status });
   }
   return [...newest.values()];
+}
+
+/** The server knows the step of the last change of phase or evaluation only; `status` shows the last committed step, as the store does. */
+async function withStoredStep(store: ObjectStore, run: string, line: RunLine): Promise<RunLine> {
+  if (line.status !== 'running') return line;
+  const stored = await lastCommittedStep(store, run).catch(() => -1);
+  return stored < 0 ? line : { ...line, step: Math.max(stored, line.step ?? 0) };
 }
 
 const startOf = 'start ';

@@ -128,9 +128,9 @@ async function storedNote(command: Command, flags: StatusFlags, run: string): Pr
       : openExistingStore(storeOfFolder(flags.folder))
   ).catch(() => null);
   if (!store || !(await readRunIfAny(store, run).catch(() => null))) return '';
-  const step = await lastCommittedStep(store, run).catch(() => null);
+  const step = await lastCommittedStep(store, run).catch(() => -1);
   const where = inFolder(flags);
-  const until = step === null ? '' : ` up to step ${step}`;
+  const until = step < 0 ? '' : ` up to step ${step}`;
   return `.\nThe store has the records of ${run}${until}, which need no server: longhaul report ${run}${where}, longhaul audit ${run}${where}`;
 }
 

@@ -117,13 +117,23 @@ function lockedDatabase(path: string): BetterSqlite3.Database | null {
     database?.close();
     const { code = '', message } = error as { code?: string; message: string };
     if (code.startsWith('SQLITE_BUSY')) return null;
-    throw new Error(
-      `${path} cannot be locked: ${message}; make the folder writable, or remove the file if nothing runs in the folder`,
+    throw unlockable(path, code, message, error);
+  }
+}
+
+/** A full disk passes: its error has a code by which the supervisor waits and does not give up. */
+export function unlockable(path: string, code: string, message: string, cause?: unknown): Error {
+  if (code === 'SQLITE_FULL')
+    return Object.assign(
+      new Error(`no space for ${path}: free some space on its disk; nothing was lost`, { cause }),
       {
-        cause: error,
+        code: 'ENOSPC',
       },
     );
-  }
+  return new Error(
+    `${path} cannot be locked: ${message}; make the folder writable, or remove the file if nothing runs in the folder`,
+    { cause },
+  );
 }
 
 /** The living process that a note names. Earlier versions have only the note: it counts as a lock while that process lives. */
