@@ -67,8 +67,13 @@ export function yAxis(
 export function stepAxis(first: number, last: number, count: number, x: Scale, { bottom }: Box): string {
   // Keeps ticks at least one step apart. With ticks closer together the loop might never end: a number of sixteen digits stays the same
   // when less than 1 is added.
-  const some = first === last ? [first] : ticks(first, last, Math.min(count, last - first));
-  const steps = some.filter((step) => Number.isInteger(step) && step >= first && step <= last);
+  const whole = (most: number): number[] =>
+    (first === last ? [first] : ticks(first, last, Math.min(most, last - first))).filter(
+      (step) => Number.isInteger(step) && step >= first && step <= last,
+    );
+  let steps = whole(count);
+  // One tick gives no scale.
+  for (let more = 2 * count; steps.length < 2 && more <= 8 * count; more *= 2) steps = whole(more);
   return steps
     .map((step) => text(step.toLocaleString('en'), x(step), bottom + 18, { 'text-anchor': 'middle' }))
     .join('\n');

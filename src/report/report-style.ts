@@ -38,7 +38,7 @@ h1 { font-size: 26px; margin: 0; } .title { display: flex; flex-wrap: wrap; alig
 th, td { text-align: left; padding: 6px 14px 6px 0; border-bottom: 1px solid var(--rule); vertical-align: top; }
 th.figure, td.figure { text-align: right; white-space: nowrap; }
 th { font-weight: 600; font-size: 13px; color: var(--quiet); } .facts th { width: 190px; white-space: nowrap; }
-code, pre { font: 13px/1.45 ui-monospace, monospace; } td code { overflow-wrap: anywhere; }
+code, pre { font: 13px/1.45 ui-monospace, monospace; } td code { overflow-wrap: anywhere; } td code.tool { overflow-wrap: break-word; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; }
 .status, .position { display: inline-block; border-radius: 999px; padding: 0 9px; font-size: 12px; font-weight: 600; background: var(--card); }
 .status.improving, .status.saturating, .status.pass { color: var(--good); }
@@ -65,6 +65,7 @@ details.part { display: block; } details.part > summary { padding: 0; } .who { c
 .done { color: var(--good); font-weight: 600; font-size: 13px; } .malformed { color: var(--bad); }
 .trends { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 280px), 1fr)); gap: 20px 24px; margin: 20px 0 16px; }
 .chart-narrow { display: none; }
+@media (min-width: 940px) { .trends.columns-2 { grid-template-columns: repeat(2, 1fr); } .trends.columns-4 { grid-template-columns: repeat(4, 1fr); } }
 figure { margin: 0; } figcaption { font-size: 13px; font-weight: 600; color: var(--quiet); margin-bottom: 2px; }
 :focus-visible { outline: 2px solid var(--interval); outline-offset: 2px; }
 @media (max-width: 640px) { main { padding: 20px 14px 48px; } .part { grid-template-columns: 1fr; gap: 2px; } .talk { margin-left: 0; }
@@ -77,5 +78,5 @@ figure { margin: 0; } figcaption { font-size: 13px; font-weight: 600; color: var
 @media print { @page { margin: 14mm; } body { font-size: 11px; } th, p.quiet, code, pre, .filters, .facts-line { font-size: 10px; } .dense th { font-size: 9px; } main { max-width: none; padding: 0; } h2 { margin-top: 24px; } h2, h3, summary { break-after: avoid; }
   .tile, figure, tr, .part:not(.system) { break-inside: avoid; } .scroll { overflow: visible; } a { color: inherit; text-decoration: none; }
   details:not([open]), .filters, .found, .found-list, .more, .walk { display: none; } .dense table { font-size: 9.5px; } .dense th, .dense td { padding: 3px 6px 3px 0; }
-  .trends { grid-template-columns: repeat(3, 1fr); } .tile, .part.model { border: 1px solid var(--rule); } }
+  .trends.trends { grid-template-columns: repeat(3, 1fr); } .tile, .part.model { border: 1px solid var(--rule); } }
 `;

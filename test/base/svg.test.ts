@@ -26,6 +26,14 @@ test('steps on an axis are whole numbers, and a single step is shown', () => {
   expect(shown(0, 3).filter((step) => step.trim() !== '')).toEqual(['0', '1', '2', '3']);
   expect(shown(0, 3_000).filter((step) => step.trim() !== '')).toContain('1,000');
   expect(shown(7, 7)).toEqual(['7']);
+  for (const [first, last] of [
+    [24, 190],
+    [2, 101],
+    [480, 1_030],
+  ] as const) {
+    const small = stepAxis(first, last, 3.2, linearScale([first, last], [0, 100]), plot);
+    expect(small.match(/<text/g)?.length, `${first} to ${last}`).toBeGreaterThan(1);
+  }
   expect(shown(0, Number.MAX_SAFE_INTEGER).length).toBeGreaterThan(1);
   expect(shown(Number.MAX_SAFE_INTEGER - 1, Number.MAX_SAFE_INTEGER).length).toBeLessThan(4);
 });

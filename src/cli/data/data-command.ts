@@ -16,6 +16,7 @@ import { withOutput } from '../output.js';
 import { printable } from '../printable.js';
 import { type TemporalFlags, withClient, withTemporalFlags } from '../temporal-access.js';
 import { inputOfWorkflow } from '../train/workflow-input.js';
+import { refuseLargeInput } from '../workflow-input-size.js';
 import { waitingFor, waitingLine } from '../waiting-text.js';
 import { addReaders } from './data-readers.js';
 import { countsText, excludedText } from './dataset-text.js';
@@ -48,6 +49,7 @@ export function register(program: Command): void {
 }
 
 async function prepare(client: Client, spec: DatasetSpec, { detach, json }: PrepareFlags): Promise<void> {
+  refuseLargeInput(spec, 'the dataset spec');
   const id = datasetId(spec);
   const workflowId = `data/${id}`;
   const handle = await client.workflow

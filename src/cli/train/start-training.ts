@@ -7,6 +7,7 @@ import { parseRunSpec } from '../../spec/spec-input.js';
 import { orchestratorQueue } from '../../workflows/messages.js';
 import type { trainingRun } from '../../workflows/run/training-run.js';
 import type { TrainingOptions } from '../../workflows/run/training-options.js';
+import { refuseLargeInput } from '../workflow-input-size.js';
 import { type RunHandle, runHandle, workflowIdOf } from '../temporal-access.js';
 import { inputOfWorkflow } from './workflow-input.js';
 
@@ -22,6 +23,7 @@ export async function startTraining(
   spec: RunSpec,
   options: TrainingOptions = {},
 ): Promise<StartedRun> {
+  refuseLargeInput(spec, 'the run spec');
   try {
     await client.workflow.start<typeof trainingRun>('trainingRun', {
       taskQueue: orchestratorQueue,

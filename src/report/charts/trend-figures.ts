@@ -12,7 +12,9 @@ interface TrendFigure {
 /** Empty if there are no figures. */
 export function trendFigures(figures: readonly TrendFigure[], breaks: readonly number[] = []): string {
   if (figures.length === 0) return '';
-  return `<div class="trends">${figures.map((one) => trendFigure(one, breaks)).join('\n')}</div>`;
+  // A row of three would leave the last chart alone.
+  const columns = figures.length > 3 && figures.length % 3 === 1 ? (figures.length % 2 === 0 ? 2 : 4) : 3;
+  return `<div class="trends columns-${columns}">${figures.map((one) => trendFigure(one, breaks)).join('\n')}</div>`;
 }
 
 /** Draws the figure's line and, if there are enough points, a smoothed one. */

@@ -87,7 +87,7 @@ const inWords: Record<RecoveryCause, string> = {
   temporal: 'Temporal failed',
   diverged: 'a result disagreed with its record',
   error: 'another failure',
-  placed: 'the run moved to another node',
+  placed: 'the run was placed again, on its node or on another',
   engine_shared: 'another run used the engine in between',
 };
 

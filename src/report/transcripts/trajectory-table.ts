@@ -165,7 +165,7 @@ function patternTable(analysis: TrajectoryAnalysis, rows: readonly Row[]): strin
       cell: ({ tool }) =>
         tool === null
           ? '<span class="quiet">no valid call</span>'
-          : `<code>${escapeHtml(tool.slice(0, 80))}</code>`,
+          : `<code class="tool">${escapeHtml(tool.slice(0, 80)).replaceAll('_', '_<wbr>')}</code>`,
     },
     { title: 'message', cell: ({ message }) => `<span class="wrap">${escapeHtml(message)}</span>` },
     ...(analysis.newest.size === 0
