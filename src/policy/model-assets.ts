@@ -17,6 +17,7 @@ import {
   selfContained,
   templateInConfig,
 } from '../models/model-folder.js';
+import { positionsFix } from '../spec/combinations.js';
 import { InvalidSpec } from '../spec/invalid-spec.js';
 import type { Digest } from '../spec/records/parts.js';
 import type { GeneratorSpec, ModelSpec, RunSpec } from '../spec/run-spec.js';
@@ -170,7 +171,7 @@ function refuseLongerEpisodes({ generator }: RunSpec, { path, outline }: ModelFo
     {
       path: 'generator.max_sequence_length',
       problem: `${generator.max_sequence_length} is more than ${longest}, the context of the model in ${path}`,
-      fix: 'lower it, or extend the context with YaRN: model.rope_scaling: {factor: 4, original_max_position_embeddings: …}',
+      fix: positionsFix(longest, 'extend the context with YaRN: model.rope_scaling'),
     },
   ]);
 }

@@ -284,6 +284,18 @@ function warmStartProblems({ warm_start, data }: RunSpec): SpecProblem[] {
   return problems;
 }
 
+/** Fewer positions hold hardly more than a system prompt with its tools. */
+const fewPositions = 2_048;
+
+/** What to do about episodes that are longer than the model’s positions. `raise`: how the model gets more of them. */
+export function positionsFix(positions: number, raise: string): string {
+  if (positions >= fewPositions) return `lower it, or ${raise}`;
+  return (
+    `${positions} tokens hold only short prompts with few tools: use a model with more positions, or ${raise}; ` +
+    'if your prompts are that short, lower max_input_length and max_generate_length with it'
+  );
+}
+
 function lengthProblems({ generator, model }: RunSpec): SpecProblem[] {
   const { max_input_length, max_generate_length, max_sequence_length } = generator;
   // If the model is a folder, the code that reads the folder checks the length.
@@ -301,7 +313,7 @@ function lengthProblems({ generator, model }: RunSpec): SpecProblem[] {
     problems.push({
       path: 'generator.max_sequence_length',
       problem: `${max_sequence_length} is more than model.architecture.max_position_embeddings ${longest}`,
-      fix: 'lower it, or raise max_position_embeddings',
+      fix: positionsFix(longest, 'raise max_position_embeddings'),
     });
   }
   return problems;
