@@ -24,7 +24,9 @@ describe('the report of a run', () => {
 
   test('shows what its followers have not delivered, and leaves out what arrived later', async () => {
     const store = await recordedRun();
-    const runs = { get: () => Promise.resolve({ tokenizer: { decode: String }, format: { name: 'hermes' } }) };
+    const runs = {
+      get: () => Promise.resolve({ tokenizer: { decode: String }, format: { name: 'hermes' } }),
+    };
     const deps = { store, runs } as unknown as OrchestratorDeps;
     const page = async (): Promise<string> => {
       const { html } = await renderRunReport(deps, 'tiny', { folder: 'transcripts', keep: async () => {} });

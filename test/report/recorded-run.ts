@@ -208,5 +208,8 @@ export function decodeWith(request: string, call: string, result: string): (toke
 
 /** A coder in whose texts nothing needs quotes. */
 export function coderOf(decode: (tokens: number[]) => string): TranscriptCoder {
-  return { tokenizer: { decodeQuoted: (tokens) => decode([...tokens]), unquote: (text) => text }, format: 'hermes' };
+  return {
+    tokenizer: { decodeQuoted: (tokens) => decode([...tokens]), unquote: (text) => text },
+    format: 'hermes',
+  };
 }

@@ -100,7 +100,7 @@ test('the linter lets a folder import only folders above it', () => {
 
 test('the tree in docs/architecture.md has a line for each folder of src, in the order in which they may import', () => {
   const page = readFileSync('docs/architecture.md', 'utf8');
-  const lines = [...page.matchAll(/^(?:src\/(\w+)|    (\w+))\/ /gm)];
+  const lines = [...page.matchAll(/^(?:src\/(\w+)|    ([\w-]+))\/ /gm)];
   let above = '';
   const described = lines.map(([, first, second]) => (first ? (above = first) : `${above}/${second ?? ''}`));
   expect(described.filter((path) => !path.includes('/'))).toEqual(Object.keys(arrows));
