@@ -24,7 +24,7 @@ const [first, count] = process.argv.slice(2, 4).map(Number) as [number, number];
 const changes = JSON.parse(process.argv[4] ?? '{}') as Changes;
 
 const began = performance.now();
-const counts = { right: 0, blocked: 0, wrong: 0 };
+const counts = { right: 0, blocked: 0, wrong: 0, spoiled: 0 };
 let [operations, wrongSamples] = [0, 0];
 for (let seed = first; seed < first + count; seed++) {
   const verdict = await simulate(changed(scheduleOf(seed), changes));

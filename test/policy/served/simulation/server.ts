@@ -34,6 +34,8 @@ interface Model {
   sampler: string | null;
   /** It has had a training request, and can load nothing any more. */
   isBegun: boolean;
+  /** Its slot has gradients of the model that was there before. */
+  hasLeft: boolean;
 }
 
 interface Save {
@@ -68,6 +70,8 @@ const slots = 3;
 export class SimulatedServer {
   readonly models = new Map<string, Model>();
   readonly saves = new Map<string, Save>();
+  /** Models that took a step with gradients that another one had left in their slot. */
+  readonly trainedOnLeft: string[] = [];
   /** What the next load gives in place of its state. */
   wrongLoad: ((wanted: Save) => Adapters | null) | null = null;
   /** True while submitted requests wait: the server carries them out later. */
@@ -199,6 +203,7 @@ export class SimulatedServer {
       slot.model = model;
       this.models.set(model, {
         ...{ slot, session: body['session_id']!, adapters: freshAdapters(), sampler: null, isBegun: false },
+        hasLeft: dirty(slot) !== '',
       });
       this.options.say(() => `server: ${model} in slot ${this.slots.indexOf(slot)}${dirty(slot)}`);
       return ok({ model_id: model });
@@ -260,6 +265,8 @@ export class SimulatedServer {
     const found = this.models.get(model);
     if (!found) return notLoaded(model);
     found.isBegun = true;
+    if (found.hasLeft && adam.learning_rate > 0) this.trainedOnLeft.push(model);
+    found.hasLeft = false;
     const norm = step(found.adapters, found.slot.gradient, adam);
     if (adam.learning_rate > 0)
       this.options.say(() => `server: ${model} now holds ${this.options.nameOf(found.adapters)}`);

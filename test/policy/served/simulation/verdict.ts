@@ -8,8 +8,14 @@ import { type MemoryStore, viewOf } from './memory-store.js';
 import type { Script, ScriptedRun } from './script.js';
 import { pathOf, type SimulatedServer } from './server.js';
 
+/**
+ * `spoiled`: wrong, since a model trained on gradients that another one had left in its slot. The server ended that one between the clearing of
+ * the slot and the creation of the next model, which no client sees (docs/tinker.md).
+ */
+export type VerdictKind = 'right' | 'blocked' | 'wrong' | 'spoiled';
+
 export interface Verdict {
-  kind: 'right' | 'blocked' | 'wrong';
+  kind: VerdictKind;
   /** Why it is blocked or wrong. */
   reasons: string[];
   /** Samples of a state that came from other weights. They train nothing by themselves. */
@@ -46,7 +52,8 @@ export async function verdictOn(ending: Ending): Promise<Verdict> {
   for (const one of ending.inspected) reasons.push(...problemOf(ending, one));
   if (isStuck) reasons.push('it goes on for ever');
   // Blocked or not: what a later run would load must be right.
-  if (reasons.length > 0) return { kind: 'wrong', reasons, wrongSamples, operations };
+  const isSpoiled = ending.server.trainedOnLeft.length > 0;
+  if (reasons.length > 0) return { kind: isSpoiled ? 'spoiled' : 'wrong', reasons, wrongSamples, operations };
   if (!failure) return { kind: 'right', reasons, wrongSamples, operations };
   const blocked = [`${failure.name}: ${failure.message}`];
   return { kind: 'blocked', reasons: blocked, wrongSamples, operations };
