@@ -4,6 +4,8 @@ import { timelinesNamed } from '../../activities/run/fork-run.js';
 import { checkedPrepared, refuseBadFiles } from '../../data/dataset-validation.js';
 import { type DataFiles, readDataFiles } from '../../data/run-dataset.js';
 import { serverOptionsOf } from '../../environments/openenv/server-options.js';
+import { loadChatTemplate } from '../../episode/chat-template.js';
+import { loadTokenizer } from '../../episode/tokenizer.js';
 import { checkedModel } from '../../policy/model-assets.js';
 import type { Task } from '../../spec/records/task.js';
 import type { RunSpec } from '../../spec/run-spec.js';
@@ -86,11 +88,18 @@ function soundText(path: string, tasks: readonly Task[]): string {
 }
 
 async function modelText(spec: RunSpec): Promise<string> {
-  const { folder } = await checkedModel(spec);
+  const { folder, tokenizer, template, format } = await checkedModel(spec);
   const { max_sequence_length } = spec.generator;
-  return folder === null
-    ? 'tokenizer and chat template load'
-    : `${folder.path} can be read, and has ${folder.outline.max_position_embeddings} positions for transcripts of up to ${max_sequence_length} tokens`;
+  const isDropped = loadChatTemplate(template, loadTokenizer(tokenizer)).dropsThinking();
+  return [
+    folder === null
+      ? 'tokenizer and chat template load'
+      : `${folder.path} can be read, and has ${folder.outline.max_position_embeddings} positions for transcripts of up to ${max_sequence_length} tokens`,
+    `tool calls are read as ${format.name}`,
+    ...(isDropped
+      ? ['the template leaves out the thinking of earlier turns, which the model sees in episodes']
+      : []),
+  ].join('; ');
 }
 
 /** A name that stands for a run with another spec is refused. */
