@@ -160,7 +160,6 @@ const paths: Record<string, string> = {
 
   'generator.model_name': 'write model.name at the top, and the folder in model.path',
   'generator.chat_template': 'name the template file in model.chat_template, or nothing for the model’s own',
-  'generator.chat_template_kwargs': 'write them into the template file in model.chat_template',
   'generator.trajectory_timeout_seconds':
     'write generator.call_timeout_s, which limits each call, and generator.max_turns',
   'generator.inject_context_status': neverHere,
