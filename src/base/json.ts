@@ -3,7 +3,7 @@
 import { isLosslessNumber, LosslessNumber, parse, stringify } from 'lossless-json';
 
 /** Strings and numbers of a JSON text. */
-export const jsonTokens = /"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*/g;
+export const jsonTokens = /"[^"\\]*(?:\\[^][^"\\]*)*"|-?\d[\d.eE+-]*/g;
 
 /**
  * Reads JSON text. A number that JavaScript would write in another way becomes a `LosslessNumber`; all other values are as `JSON.parse` reads

@@ -21,6 +21,11 @@ const texts = [
 
 test.each(texts)('%s is written as it was read', (text) => expect(writeJson(parseJson(text))).toBe(text));
 
+test('ten megabytes of text are read', () => {
+  const text = `{"t":"${'x\\\\'.repeat(5_000_000)}","v":1.0}`;
+  expect(writeJson(parseJson(text))).toBe(text);
+});
+
 test('other values are what JSON.parse reads', () => {
   for (const text of ['{"__proto__":1}', '[1,2.5,-3,1e+21]', '{"a":1,"a":2}', 'null', '"x"'])
     expect(parseJson(text)).toEqual(JSON.parse(text));

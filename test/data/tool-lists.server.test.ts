@@ -48,7 +48,7 @@ it('tools are refused with the last reason if the server stays away for the whol
   await expect(ask(url, { withinMs: 700 })).rejects.toMatchObject({
     name: 'InvalidSpec',
     message: expect.stringMatching(
-      /environments\[0\]: the tool list .* cannot be fetched: no connection .*ECONNREFUSED.*; start the server/,
+      /environments\[0\]: the tools .* cannot be listed: .*no connection .*ECONNREFUSED.*; start the server/,
     ) as string,
   });
   expect(performance.now() - started).toBeGreaterThanOrEqual(690);
@@ -60,7 +60,7 @@ it('tools are refused at once if the server answers that it cannot list them', a
   const task = { ...counterTask(1), task_key: 'counter/sideways' };
   const started = performance.now();
   await expect(toolListsFor([shown], [task], [environmentAt(url)])).rejects.toThrow(
-    /cannot be fetched: .*open failed/,
+    /cannot be listed: .*open failed/,
   );
   expect(performance.now() - started).toBeLessThan(5_000);
 });

@@ -44,7 +44,8 @@ describe('the way out of a block', () => {
     await withRun(temporal, script, async (run) => {
       for (const type of failures) {
         const { blocked } = await until(run, (status) => status.blocked?.reason === `it is ${type}`);
-        const remedy = remedies[type as keyof typeof remedies] ?? 'Fix the cause';
+        const general = remedies[type as keyof typeof remedies] ?? 'Fix the cause';
+        const remedy = general.replaceAll(' NAME ', ` ${script.outline.run} `);
         expect(blocked?.remedy).toBe(`${remedy}. Then: longhaul resume ${script.outline.run}`);
         for (const verb of verbsIn(blocked?.remedy ?? '')) expect(known).toContain(verb);
         left.shift();
