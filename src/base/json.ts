@@ -2,17 +2,18 @@
 // through (arguments, results, solutions) are read and written here; our own records are plain JSON.
 import { isLosslessNumber, LosslessNumber, parse, stringify } from 'lossless-json';
 
-/** Strings and numbers of a JSON text. */
-export const jsonTokens = /"[^"\\]*(?:\\[^][^"\\]*)*"|-?\d[\d.eE+-]*/g;
-
 /**
  * Reads JSON text. A number that JavaScript would write in another way becomes a `LosslessNumber`; all other values are as `JSON.parse` reads
  * them. Throws a SyntaxError.
  */
 export function parseJson(text: string): unknown {
-  const written: readonly string[] = text.match(jsonTokens) ?? [];
-  if (written.every((token) => token.startsWith('"') || isFaithful(token))) return JSON.parse(text);
-  if (written.includes('"__proto__"')) throw new SyntaxError('a key is "__proto__"');
+  let isExact = true;
+  replaceNumbers(text, (token) => {
+    isExact &&= isFaithful(token);
+    return token;
+  });
+  if (isExact) return JSON.parse(text);
+  if (text.includes('"__proto__"')) throw new SyntaxError('a key is "__proto__"');
   try {
     return parse(text, null, {
       parseNumber: (token) => (isFaithful(token) ? Number(token) : new LosslessNumber(token)),
@@ -38,4 +39,27 @@ export function numberIn(value: unknown): number | null {
 /** JavaScript writes the number as it is written here. */
 export function isFaithful(token: string): boolean {
   return String(Number(token)) === token;
+}
+
+/** The JSON text with its numbers replaced; what is within strings stays. */
+export function replaceNumbers(text: string, replace: (written: string) => string): string {
+  const parts: string[] = [];
+  for (let at = 0; at < text.length;) {
+    const quote = text.indexOf('"', at);
+    const begin = quote < 0 ? text.length : quote;
+    const end = quote < 0 ? text.length : endOfString(text, quote);
+    parts.push(text.slice(at, begin).replace(/-?\d[\d.eE+-]*/g, replace), text.slice(begin, end));
+    at = end;
+  }
+  return parts.join('');
+}
+
+/** Index behind the string that begins at `quote`. */
+function endOfString(text: string, quote: number): number {
+  for (let at = text.indexOf('"', quote + 1); at >= 0; at = text.indexOf('"', at + 1)) {
+    let escapes = 0;
+    while (text[at - 1 - escapes] === '\\') escapes += 1;
+    if (escapes % 2 === 0) return at + 1;
+  }
+  return text.length;
 }

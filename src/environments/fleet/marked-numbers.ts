@@ -1,7 +1,7 @@
 // The library for MCP reads and writes JSON with plain numbers. Numbers that would change there travel through it as marked text.
 import { randomUUID } from 'node:crypto';
 import { isLosslessNumber, LosslessNumber } from 'lossless-json';
-import { isFaithful, jsonTokens } from '../../base/json.js';
+import { isFaithful, replaceNumbers } from '../../base/json.js';
 
 const mark = `number-${randomUUID()}:`;
 const markedText = new RegExp(`"${mark}([^"]*)"`, 'g');
@@ -26,9 +26,7 @@ export function unmarkedJson(json: string): string {
 
 /** JSON text with marked texts in place of the numbers that would change: what was received. */
 export function markedJson(json: string): string {
-  return json.replace(jsonTokens, (token) =>
-    token.startsWith('"') || isFaithful(token) ? token : `"${mark}${token}"`,
-  );
+  return replaceNumbers(json, (token) => (isFaithful(token) ? token : `"${mark}${token}"`));
 }
 
 /** The chunks of a stream of server-sent events, with marked numbers. A line is passed on when it is whole. */
