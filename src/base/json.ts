@@ -7,12 +7,12 @@ import { isLosslessNumber, LosslessNumber, parse, stringify } from 'lossless-jso
  * them. Throws a SyntaxError.
  */
 export function parseJson(text: string): unknown {
-  let isExact = true;
-  replaceNumbers(text, (token) => {
-    isExact &&= isFaithful(token);
-    return token;
-  });
-  if (isExact) return JSON.parse(text);
+  if (
+    stretchesOf(text).every(
+      (stretch) => isString(stretch) || (stretch.match(numbers) ?? []).every(isFaithful),
+    )
+  )
+    return JSON.parse(text);
   if (text.includes('"__proto__"')) throw new SyntaxError('a key is "__proto__"');
   try {
     return parse(text, null, {
@@ -36,6 +36,11 @@ export function numberIn(value: unknown): number | null {
   return isLosslessNumber(value) ? Number(value.value) : null;
 }
 
+/** True for an object of JSON: not for a list, nor for a number that is kept as it was written. */
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) && !isLosslessNumber(value);
+}
+
 /** JavaScript writes the number as it is written here. */
 export function isFaithful(token: string): boolean {
   return String(Number(token)) === token;
@@ -43,15 +48,26 @@ export function isFaithful(token: string): boolean {
 
 /** The JSON text with its numbers replaced; what is within strings stays. */
 export function replaceNumbers(text: string, replace: (written: string) => string): string {
-  const parts: string[] = [];
+  return stretchesOf(text)
+    .map((stretch) => (isString(stretch) ? stretch : stretch.replace(numbers, replace)))
+    .join('');
+}
+
+const numbers = /-?\d[\d.eE+-]*/g;
+const isString = (stretch: string): boolean => stretch.startsWith('"');
+
+/** The strings of a JSON text, and what is between them, in order. */
+function stretchesOf(text: string): string[] {
+  const stretches: string[] = [];
   for (let at = 0; at < text.length;) {
     const quote = text.indexOf('"', at);
-    const begin = quote < 0 ? text.length : quote;
-    const end = quote < 0 ? text.length : endOfString(text, quote);
-    parts.push(text.slice(at, begin).replace(/-?\d[\d.eE+-]*/g, replace), text.slice(begin, end));
+    if (quote < 0) return [...stretches, text.slice(at)];
+    const end = endOfString(text, quote);
+    if (quote > at) stretches.push(text.slice(at, quote));
+    stretches.push(text.slice(quote, end));
     at = end;
   }
-  return parts.join('');
+  return stretches;
 }
 
 /** Index behind the string that begins at `quote`. */

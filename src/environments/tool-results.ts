@@ -1,5 +1,5 @@
 // Converts tool lists and results of OpenEnv and MCP servers into one form: the case of their keys depends on the server's libraries.
-import { numberIn, writeJson } from '../base/json.js';
+import { isObject, numberIn, writeJson } from '../base/json.js';
 import { sha256Hex } from '../base/sha256.js';
 import type { JsonSchemaObject, ToolSpec } from '../spec/records/task.js';
 import type { ContentBlock, ToolResult } from './environment.js';
@@ -197,10 +197,6 @@ function modelText(message: string): string {
 
 function compact(value: unknown): string {
   return writeJson(value);
-}
-
-export function isObject(value: unknown): value is Json {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) && numberIn(value) === null;
 }
 
 /** `value` if it is a string, otherwise `fallback`. */

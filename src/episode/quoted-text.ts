@@ -56,35 +56,32 @@ export class TextQuotes {
   }
 }
 
-interface TokenizerFile {
+export interface TokenizerFile {
   added_tokens?: { content: string; special?: boolean }[];
   model: { vocab?: Record<string, number> | [string, number][]; unk_token?: string | null };
 }
 
 /** Texts of the added tokens that steer a model, longest first; not those that stand for runs of spaces or for plain words. */
-export function controlTokens(tokenizerJson: string): string[] {
-  return (
-    (JSON.parse(tokenizerJson) as TokenizerFile).added_tokens
-      ?.filter(isControl)
-      .map(({ content }) => content)
-      .sort((a, b) => b.length - a.length) ?? []
-  );
+export function controlTokens({ added_tokens = [] }: TokenizerFile): string[] {
+  return added_tokens
+    .filter(isControl)
+    .map(({ content }) => content)
+    .sort((a, b) => b.length - a.length);
 }
 
 /** The same tokenizer without its control tokens: it encodes their texts as characters, whatever its vocabulary has. */
-export function withoutControlTokens(tokenizerJson: string): string {
-  const file = JSON.parse(tokenizerJson) as TokenizerFile;
-  const control = new Set(file.added_tokens?.filter(isControl).map(({ content }) => content));
+export function withoutControlTokens(file: TokenizerFile): TokenizerFile {
+  const control = new Set(controlTokens(file));
   const renamed = (piece: string): string => (control.has(piece) ? `${open}${piece}${close}` : piece);
   const { vocab, unk_token } = file.model;
   const pieces = Array.isArray(vocab)
-    ? vocab.map(([piece, score]) => [renamed(piece), score])
+    ? vocab.map(([piece, score]): [string, number] => [renamed(piece), score])
     : Object.fromEntries(Object.entries(vocab ?? {}).map(([piece, id]) => [renamed(piece), id]));
-  return JSON.stringify({
+  return {
     ...file,
-    added_tokens: file.added_tokens?.filter((token) => !isControl(token)),
+    added_tokens: file.added_tokens?.filter((token) => !isControl(token)) ?? [],
     model: { ...file.model, vocab: pieces, ...(unk_token ? { unk_token: renamed(unk_token) } : {}) },
-  });
+  };
 }
 
 function isControl({ content, special }: { content: string; special?: boolean }): boolean {

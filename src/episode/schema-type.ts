@@ -1,4 +1,5 @@
 // Writes the type that a JSON Schema describes in the short form of a signature. A server's schema may be anything, also no schema at all.
+import { isObject } from '../base/json.js';
 
 const shortTypes = new Map([
   ['string', 'str'],
@@ -81,29 +82,38 @@ export class SchemaTypes {
   }
 
   #referred(reference: string, depth: number): string {
-    const name = decodeURIComponent(reference.split('/').at(-1) ?? '').replace('#', '');
+    const name = decoded(reference.split('/').at(-1) ?? '').replace('#', '');
     if (this.#open.has(reference)) return name;
     const known = this.#known.get(reference);
     if (known !== undefined) return known;
     this.#open.add(reference);
-    const found = this.#find(reference);
+    const found = referredSchema(this.root, reference);
     const text = found === undefined ? name : this.textOf(found, depth);
     this.#open.delete(reference);
     this.#known.set(reference, text);
     return text;
   }
+}
 
-  /** The schema at a JSON pointer such as `#/$defs/Address`; undefined if there is none. */
-  #find(reference: string): unknown {
-    if (!reference.startsWith('#')) return undefined;
-    let place: unknown = this.root;
-    for (const part of reference.slice(1).split('/').slice(1)) {
-      const key = decodeURIComponent(part).replaceAll('~1', '/').replaceAll('~0', '~');
-      if (Array.isArray(place)) place = place[Number(key)] as unknown;
-      else if (isObject(place) && Object.hasOwn(place, key)) place = place[key];
-      else return undefined;
-    }
-    return place;
+/** The schema in `root` at a JSON pointer such as `#/$defs/Address`; undefined if there is none. */
+export function referredSchema(root: unknown, reference: string): unknown {
+  if (!reference.startsWith('#')) return undefined;
+  let place = root;
+  for (const part of reference.slice(1).split('/').slice(1)) {
+    const key = decoded(part).replaceAll('~1', '/').replaceAll('~0', '~');
+    if (Array.isArray(place)) place = place[Number(key)] as unknown;
+    else if (isObject(place) && Object.hasOwn(place, key)) place = place[key];
+    else return undefined;
+  }
+  return place;
+}
+
+/** A server may write a `%` that encodes nothing. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
   }
 }
 
@@ -115,10 +125,6 @@ function union(parts: readonly string[]): string {
 /** Of a union in a union, too: `int|null` and `null` are `int|null`. */
 function membersOf(text: string): string[] {
   return /^[\w|]+$/.test(text) ? text.split('|') : [text];
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function named({ type, properties, items }: Record<string, unknown>): string {

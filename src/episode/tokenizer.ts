@@ -3,7 +3,13 @@
 import { createRequire } from 'node:module';
 import { Worker } from 'node:worker_threads';
 import { Tokenizer as HubTokenizer } from '@huggingface/tokenizers';
-import { controlTokens, type TextPart, TextQuotes, withoutControlTokens } from './quoted-text.js';
+import {
+  controlTokens,
+  type TextPart,
+  TextQuotes,
+  type TokenizerFile,
+  withoutControlTokens,
+} from './quoted-text.js';
 import { tokenBytes } from './token-bytes.js';
 
 /** Longer texts are encoded in a worker thread: 16 KB take about 15 ms, and the event loop must not block for 50 ms. */
@@ -41,16 +47,17 @@ export interface Tokenizer {
 export function loadTokenizer(tokenizerJson: string | Uint8Array): Tokenizer {
   const json =
     typeof tokenizerJson === 'string' ? tokenizerJson : Buffer.from(tokenizerJson).toString('utf8');
-  const hub = build(json);
+  const file = parsedFile(json);
+  const quotes = new TextQuotes(usable(() => controlTokens(file)));
+  const { isExact, foldsText } = usable(() => dividingOf(file));
+  const hub = build(file);
   const added = new Map([...hub.get_added_tokens_decoder()].map(([id, token]) => [token.content, id]));
   const addedIds = new Set(added.values());
   const byLength = [...added].sort(([a], [b]) => b.length - a.length);
   const memo = new Map<string, readonly number[]>();
   const tokens = byLength.map(([token]) => token);
-  const { isExact, foldsText } = dividingOf(json);
   // Nothing matches `(?!)`.
   const between = isExact && tokens.length > 0 ? anyOf(tokens) : /(?!)/;
-  const quotes = new TextQuotes(controlTokens(json));
   let plain: HubTokenizer | undefined;
   const thread = encodingThread(json);
   let bytes: readonly Uint8Array[] | undefined;
@@ -77,7 +84,7 @@ export function loadTokenizer(tokenizerJson: string | Uint8Array): Tokenizer {
 
   function encodePart({ text, plain: isPlain }: TextPart): readonly number[] {
     if (!isPlain) return text.split(between).flatMap(encodeStretch);
-    plain ??= build(withoutControlTokens(json));
+    plain ??= build(withoutControlTokens(parsedFile(json)));
     return plain.encode(text, { add_special_tokens: false }).ids;
   }
 
@@ -101,8 +108,11 @@ export function loadTokenizer(tokenizerJson: string | Uint8Array): Tokenizer {
   return {
     vocabSize: hub.get_vocab().size,
     encode,
+    // The thread also has the tokenizer for quoted text: to build it here would block the event loop.
     encodeLong: (text) =>
-      text.length > maxInlineChars ? thread(partsOf(text)) : Promise.resolve().then(() => encode(text)),
+      text.length > maxInlineChars || quotes.isQuoted(text)
+        ? thread(partsOf(text))
+        : Promise.resolve().then(() => encode(text)),
     quote: (text, allowed = []) => quotes.quote(foldsText ? quotes.revealed(text) : text, allowed),
     decode,
     decodeQuoted(ids) {
@@ -128,9 +138,17 @@ export function loadTokenizer(tokenizerJson: string | Uint8Array): Tokenizer {
   };
 }
 
-function build(json: string): HubTokenizer {
+function parsedFile(json: string): TokenizerFile {
+  return usable(() => JSON.parse(json) as TokenizerFile);
+}
+
+function build(file: TokenizerFile): HubTokenizer {
+  return usable(() => new HubTokenizer(file, {}));
+}
+
+function usable<T>(make: () => T): T {
   try {
-    return new HubTokenizer(JSON.parse(json) as object, {});
+    return make();
   } catch (error) {
     throw new Error(`not a usable tokenizer.json: ${(error as Error).message}`, { cause: error });
   }
@@ -146,12 +164,12 @@ function anyOf(tokens: readonly string[]): RegExp {
  * `isExact`: each piece between added tokens, encoded alone, has the same ids as within the text. Not so if they may depend on the added
  * tokens beside it, or on whether it comes first in the text. `foldsText`: other characters may become an added token's.
  */
-function dividingOf(json: string): { isExact: boolean; foldsText: boolean } {
+function dividingOf(file: object): { isExact: boolean; foldsText: boolean } {
   const {
     added_tokens = [],
     normalizer,
     pre_tokenizer,
-  } = JSON.parse(json) as {
+  } = file as {
     added_tokens?: { lstrip?: boolean; rstrip?: boolean; normalized?: boolean }[];
     normalizer: unknown;
     pre_tokenizer: unknown;
@@ -168,11 +186,11 @@ const { parentPort, workerData } = require('node:worker_threads');
 const { Tokenizer } = require(workerData.library);
 const tokenizer = new Tokenizer(JSON.parse(workerData.json), {});
 let plain;
-parentPort.on('message', ({ id, parts }) => {
+parentPort.on('message', ({ id, parts, plainFile }) => {
   try {
+    if (plainFile) plain = new Tokenizer(plainFile, {});
     const ids = [];
     for (const part of parts) {
-      if (part.plain) plain ??= new Tokenizer(JSON.parse(workerData.plainJson), {});
       const encoded = (part.plain ? plain : tokenizer).encode(part.text, { add_special_tokens: false }).ids;
       for (const one of encoded) ids.push(one);
     }
@@ -193,6 +211,7 @@ function encodingThread(json: string): (parts: readonly TextPart[]) => Promise<n
   }
   const waiting = new Map<number, Waiting>();
   let worker: Worker | null = null;
+  let hasPlain = false;
   let nextId = 0;
 
   function settle(id: number, act: (waiter: Waiting) => void): void {
@@ -211,9 +230,10 @@ function encodingThread(json: string): (parts: readonly TextPart[]) => Promise<n
 
   function start(): Worker {
     const library = createRequire(import.meta.url).resolve('@huggingface/tokenizers');
+    hasPlain = false;
     const started = new Worker(threadSource, {
       eval: true,
-      workerData: { json, plainJson: withoutControlTokens(json), library },
+      workerData: { json, library },
     });
     started.on('message', (reply: ThreadReply) =>
       settle(reply.id, ({ resolve, reject }) =>
@@ -246,7 +266,11 @@ function encodingThread(json: string): (parts: readonly TextPart[]) => Promise<n
         threadTimeoutMs,
       );
       waiting.set(id, { resolve, reject, timer });
-      worker.postMessage({ id, parts });
+      // It is made and sent once, when it is first needed.
+      const isWanting = !hasPlain && parts.some(({ plain }) => plain);
+      hasPlain ||= isWanting;
+      const plainFile = isWanting ? { plainFile: withoutControlTokens(parsedFile(json)) } : {};
+      worker.postMessage({ id, parts, ...plainFile });
     });
 }
 

@@ -72,6 +72,7 @@ describe('a signature keeps', () => {
       'f(x?: {city: str, zip?: int})',
     ],
     ['a reference with an escaped name', { $ref: '#/$defs/a~1b' }, 'f(x?: 1|2)'],
+    ['a reference with a sign that encodes nothing', { $ref: '#/$defs/50%' }, 'f(x?: 50%)'],
     ['a cycle', { $ref: '#/$defs/Node' }, 'f(x?: {value?: float, next?: Node|null})'],
     ['a reference to itself', { $ref: '#/$defs/Loop' }, 'f(x?: Loop)'],
     ['a reference to nothing', { $ref: '#/$defs/Missing' }, 'f(x?: Missing)'],

@@ -1,10 +1,11 @@
 // `longhaul env serve` runs the built-in environment server in the foreground and passes its flags on; `longhaul env check` tries any server.
+import { isObject } from '../../base/json.js';
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { type Command, InvalidArgumentError } from 'commander';
 import { keepSecret } from '../../base/known-secrets.js';
 import { serverOptionsOf } from '../../environments/openenv/server-options.js';
-import { isObject } from '../../environments/tool-results.js';
+
 import { BadInput, withOutput } from '../output.js';
 import { checksTable } from './doctor-checks.js';
 import { type Trial, tryEnvironment } from './environment-trial.js';

@@ -1,7 +1,8 @@
 // Requests to Fleet's control plane.
+import { isObject } from '../../base/json.js';
 import { randomUUID } from 'node:crypto';
 import { withoutKnownSecrets } from '../../base/known-secrets.js';
-import { isObject } from '../tool-results.js';
+
 import { type FleetAnswer, jsonRequest } from './json-request.js';
 
 export type { FleetAnswer };

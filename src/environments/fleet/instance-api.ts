@@ -2,12 +2,13 @@
 //
 // While a database answers "database is locked", most verifiers return 0 and say nothing. So a grade counts only if every database has
 // answered before, during and after it.
+import { isObject } from '../../base/json.js';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { awakeNow } from '../../base/awake-clock.js';
 import { Backoff } from '../../base/backoff.js';
 import { withoutKnownSecrets } from '../../base/known-secrets.js';
 import { EnvironmentError } from '../environment.js';
-import { isObject, textOf } from '../tool-results.js';
+import { textOf } from '../tool-results.js';
 import { detailOf, type FleetAnswer } from './fleet-request.js';
 import { jsonRequest } from './json-request.js';
 import type { Instance, Orchestrator } from './orchestrator.js';

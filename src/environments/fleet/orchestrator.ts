@@ -2,12 +2,13 @@
 //
 // A creation is sent again with the same request id until it is answered. If Fleet has carried it out before, it answers 409 with the
 // instance, which is then the one that was asked for.
+import { isObject } from '../../base/json.js';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { keepSecret } from '../../base/known-secrets.js';
 import { awakeNow } from '../../base/awake-clock.js';
 import { Backoff } from '../../base/backoff.js';
 import { EnvironmentError } from '../environment.js';
-import { isObject, textOf } from '../tool-results.js';
+import { textOf } from '../tool-results.js';
 import { detailOf, type FleetAnswer, type FleetRequest } from './fleet-request.js';
 
 /** What `POST /v1/env/instances` asks for; without it Fleet uses its own defaults. */

@@ -2,12 +2,13 @@
 //
 // The code travels as a zip that Fleet keeps by its sha256, so that most requests do not carry it. To run a verifier twice is harmless: it
 // only reads the instance.
+import { isObject } from '../../base/json.js';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { awakeNow } from '../../base/awake-clock.js';
 import { withoutKnownSecrets } from '../../base/known-secrets.js';
 import { sha256Hex } from '../../base/sha256.js';
 import { EnvironmentError } from '../environment.js';
-import { isObject } from '../tool-results.js';
+
 import { explanationOf } from './explanation.js';
 import type { FleetAnswer, FleetRequest, FleetRequestOptions } from './fleet-request.js';
 import { pickle, Tuple } from './pickle.js';

@@ -2,13 +2,13 @@
 // the session of a killed node would keep its place on the server for ever, so the next process closes what it finds here.
 //
 // A session stays open for ever if the server's answer with its id is lost, or if the node is killed before it has written the file.
+import { isObject } from '../../base/json.js';
 import { mkdir, readdir, readFile, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Backoff } from '../../base/backoff.js';
 import { sha256Hex } from '../../base/sha256.js';
 import { askMcp } from './mcp-request.js';
-import { isObject } from '../tool-results.js';
 
 export interface MadeSession {
   url: string;

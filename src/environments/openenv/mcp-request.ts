@@ -1,8 +1,8 @@
 // One request to a server's `POST /mcp`, which speaks JSON-RPC 2.0.
-import { writeJson } from '../../base/json.js';
+import { isObject, writeJson } from '../../base/json.js';
 import { awakeLimit } from '../../base/awake-clock.js';
 import { parseServerJson } from './server-json.js';
-import { isObject, textOf } from '../tool-results.js';
+import { textOf } from '../tool-results.js';
 
 export type McpAnswer =
   { result: Record<string, unknown> } | { code: number; message: string; data: Record<string, unknown> };

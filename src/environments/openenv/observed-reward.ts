@@ -1,7 +1,7 @@
 // The reward of one observation. A grader that fails often leaves an error beside reward 0: that is no grade, or the policy would learn
 // that its actions were bad.
-import { numberIn, writeJson } from '../../base/json.js';
-import { errorText, isObject, isReward } from '../tool-results.js';
+import { isObject, numberIn, writeJson } from '../../base/json.js';
+import { errorText, isReward } from '../tool-results.js';
 
 export interface ObservedReward {
   /** Null: there is none, or it is no grade. */

@@ -1,7 +1,7 @@
 // Plays episodes on an OpenEnv server of any version, in the contract and over the transport that it has. Connections are pooled: that of a closed
 // episode serves the next one after a `reset`. A lost connection ends its episode, unless the server keeps the session for another
 // (`openenv-socket.ts`), in this process or the next (`attach`).
-import { numberIn } from '../../base/json.js';
+import { isObject, numberIn } from '../../base/json.js';
 import { abortable } from '../../base/abortable.js';
 import { Backoff } from '../../base/backoff.js';
 import { setMaxListeners } from 'node:events';
@@ -23,7 +23,7 @@ import type { RewardRule } from './observed-reward.js';
 import { type Contract, OpenEnvServer, type ServerOptions } from './openenv-server.js';
 import { createSemaphore, crowdText, type Semaphore } from '../semaphore.js';
 import { createSocketPool } from './socket-pool.js';
-import { inOrder, isObject, leftOutTools, readTools } from '../tool-results.js';
+import { inOrder, leftOutTools, readTools } from '../tool-results.js';
 
 export interface OpenEnvOptions extends Omit<ServerOptions, 'secrets'>, Partial<RewardRule> {
   /** Token of the built-in server, which grades on request. Without a token, rewards are the grade. */

@@ -1,5 +1,5 @@
 // One episode on an open session: calls in the server's contract, rewards, the end that the environment declares, and the grade.
-import { numberIn } from '../../base/json.js';
+import { isObject, numberIn } from '../../base/json.js';
 import { episodeReward } from '../../rl/episode-reward.js';
 import type { ToolCall, ToolSpec } from '../../spec/records/task.js';
 import { EnvironmentError, type Environment, type Grade, type ToolResult } from '../environment.js';
@@ -9,7 +9,6 @@ import { ExclusiveCalls } from '../exclusive-calls.js';
 import { gradeOfNoCall, malformed, observedReward, type RewardRule } from './observed-reward.js';
 import {
   errorText,
-  isObject,
   maxReward,
   problemText,
   readToolAnswer,

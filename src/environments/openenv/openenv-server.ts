@@ -1,5 +1,6 @@
 // What is known of one OpenEnv server, found out by asking: its transport, its contract, and whether it is up. All versions of OpenEnv share the
 // envelope of observation, reward and done; they differ in how a session is reached and in what an action is.
+import { isObject } from '../../base/json.js';
 import { awakeLimit } from '../../base/awake-clock.js';
 import { withoutSecrets } from '../../base/secrets.js';
 import type { JsonSchemaObject, ToolSpec } from '../../spec/records/task.js';
@@ -10,7 +11,7 @@ import type { MadeSessions } from './made-sessions.js';
 import { askMcp } from './mcp-request.js';
 import { ErrorFrame, type OpenEnvConnection } from './openenv-connection.js';
 import { OpenEnvSocket } from './openenv-socket.js';
-import { isObject, readTools } from '../tool-results.js';
+import { readTools } from '../tool-results.js';
 
 /** `mcp`: actions list and call tools. `gym`: the environment has one kind of action, which the model gives as the arguments of `act`. */
 export type ContractKind = 'mcp' | 'gym';

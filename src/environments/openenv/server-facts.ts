@@ -1,10 +1,11 @@
 // Facts that distinguish a server from another one that plays the same tasks. They are read in a separate session, which ends after the
 // answers.
+import { isObject } from '../../base/json.js';
 import type { Task, ToolSpec } from '../../spec/records/task.js';
 import { EnvironmentError } from '../environment.js';
 import { ErrorFrame, type ReplyFrame } from './openenv-connection.js';
 import { type ContractKind, OpenEnvServer, type ServerOptions, type Transport } from './openenv-server.js';
-import { inOrder, isObject, isReward, leftOutTools, readTools } from '../tool-results.js';
+import { inOrder, isReward, leftOutTools, readTools } from '../tool-results.js';
 
 export interface ServerFacts {
   /** The protocol that we use with the server. */

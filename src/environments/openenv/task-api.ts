@@ -1,8 +1,8 @@
 // Reads the tasks that a server of OpenEnv 0.4.1 or later lists itself, page by page. Their form is the environment's own; a reset with `split` and
 // `index` selects one.
-import { numberIn, parseJson, writeJson } from '../../base/json.js';
+import { isObject, numberIn, parseJson, writeJson } from '../../base/json.js';
 import { awakeLimit } from '../../base/awake-clock.js';
-import { isObject, textOf } from '../tool-results.js';
+import { textOf } from '../tool-results.js';
 
 /** A row of a task file. */
 export interface ServerTask {

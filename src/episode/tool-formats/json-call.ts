@@ -1,5 +1,5 @@
 // Reads calls that are JSON. Models write the same call with different keys; what has one meaning is accepted, and no argument is dropped.
-import { numberIn, parseJson } from '../../base/json.js';
+import { isObject, parseJson } from '../../base/json.js';
 import type { ReadCall } from './turn-piece.js';
 
 const nameKeys = ['name', 'tool', 'tool_name', 'function'] as const;
@@ -76,8 +76,4 @@ function unknownKey(value: object, known: readonly string[]): ReadCall | null {
   return key === undefined
     ? null
     : { problem: `"${key}" is no key of a tool call: put arguments into "arguments"` };
-}
-
-export function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) && numberIn(value) === null;
 }

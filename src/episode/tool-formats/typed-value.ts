@@ -1,7 +1,7 @@
 // Gives an argument that was written as text the type that the tool's schema asks for.
-import { numberIn, parseJson } from '../../base/json.js';
+import { isObject, numberIn, parseJson } from '../../base/json.js';
 import type { JsonSchemaObject } from '../../spec/records/task.js';
-import { isObject } from './json-call.js';
+import { referredSchema } from '../schema-type.js';
 
 type TypedValue = { value: unknown } | { problem: string };
 
@@ -40,7 +40,7 @@ function typesOf(property: unknown, root: unknown): Set<string> {
     if (type === undefined && Array.isArray(values)) for (const value of values) types.add(typeOf(value));
     for (const group of ['anyOf', 'oneOf', 'allOf'])
       if (Array.isArray(schema[group])) for (const one of schema[group] as unknown[]) add(one);
-    if (typeof schema['$ref'] === 'string') add(referenced(root, schema['$ref']));
+    if (typeof schema['$ref'] === 'string') add(referredSchema(root, schema['$ref']));
   };
   add(property);
   return types;
@@ -49,15 +49,6 @@ function typesOf(property: unknown, root: unknown): Set<string> {
 function typeOf(value: unknown): string {
   if (value === null) return 'null';
   return Array.isArray(value) ? 'array' : typeof value;
-}
-
-/** What `#/$defs/Name` names; undefined if it is nothing in this schema. */
-function referenced(root: unknown, reference: string): unknown {
-  if (!reference.startsWith('#/')) return undefined;
-  let found = root;
-  for (const part of reference.slice(2).split('/'))
-    found = isObject(found) ? found[part.replaceAll('~1', '/').replaceAll('~0', '~')] : undefined;
-  return found;
 }
 
 function jsonIn(text: string): unknown {

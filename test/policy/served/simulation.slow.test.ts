@@ -6,6 +6,8 @@ import { simulateMany } from './simulation/many-schedules.js';
 const schedules = 10_000;
 
 test('each schedule ends with each batch once in the weights, or blocked and said', async () => {
-  const { right, blocked, spoiled } = await simulateMany(1, schedules);
+  const summary = await simulateMany(1, schedules);
+  console.log(summary);
+  const { right, blocked, spoiled } = summary;
   expect(right + blocked + spoiled).toBe(schedules);
 });
