@@ -1,5 +1,6 @@
 // Schemas of values that both run specs and sweeps use.
 import { z } from 'zod';
+import type { NumberRange } from './live-ranges.js';
 
 export const name = z.string().regex(/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/, {
   error: 'must have 1 to 64 letters, digits, ".", "_" or "-", and not start with a dot',
@@ -15,6 +16,13 @@ export const share = z.number().min(0).max(1);
 export const betas = z.tuple([z.number().min(0).lt(1), z.number().min(0).lt(1)]);
 export const seed = z.int().min(0).max(Number.MAX_SAFE_INTEGER);
 export const notNegative = z.number().min(0);
+
+export function inRange({ above, least, most, whole }: NumberRange): z.ZodNumber {
+  let field: z.ZodNumber = whole ? z.int() : z.number();
+  if (above !== undefined) field = field.gt(above);
+  if (least !== undefined) field = field.min(least);
+  return most === undefined ? field : field.max(most);
+}
 
 /** The name of a variable that holds a secret. */
 export const variableName = (what: 'token' | 'headers' | 'key') =>

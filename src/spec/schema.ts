@@ -5,6 +5,7 @@ import {
   betas,
   count,
   countOrZero,
+  inRange,
   name,
   notNegative,
   positive,
@@ -16,6 +17,7 @@ import {
 import { toolFormatNames } from './tool-format-names.js';
 import { data } from './data-schema.js';
 import { environment } from './environments/environment-schema.js';
+import { liveRanges } from './live-ranges.js';
 import { model } from './model-schema.js';
 import { trainer } from './trainer-schema.js';
 
@@ -37,9 +39,8 @@ const truncation =
   'used in training only (evaluations sample from the full distribution); needs `truncated_sampling`';
 
 const generator = z.strictObject({
-  n_samples_per_prompt: count.min(2).default(8).describe('samples per group'),
-  temperature: positive
-    .max(10)
+  n_samples_per_prompt: inRange(liveRanges.n_samples_per_prompt).default(8).describe('samples per group'),
+  temperature: inRange(liveRanges.temperature)
     .default(1)
     .describe('sampling temperature in training; evaluations have `eval_temperature`'),
   eval_n_samples_per_prompt: count
@@ -50,10 +51,14 @@ const generator = z.strictObject({
     .max(10)
     .exactOptional()
     .describe('sampling temperature in the run’s evaluations; absent: 1'),
-  max_turns: count.max(1000).default(10).describe('most turns per episode'),
-  max_input_length: count.default(8_192).describe('most tokens before a turn'),
-  max_generate_length: count.default(1_024).describe('most tokens sampled in one turn'),
-  max_sequence_length: count.default(16_384).describe('most tokens of a transcript'),
+  max_turns: inRange(liveRanges.max_turns).default(10).describe('most turns per episode'),
+  max_input_length: inRange(liveRanges.max_input_length).default(8_192).describe('most tokens before a turn'),
+  max_generate_length: inRange(liveRanges.max_generate_length)
+    .default(1_024)
+    .describe('most tokens sampled in one turn'),
+  max_sequence_length: inRange(liveRanges.max_sequence_length)
+    .default(16_384)
+    .describe('most tokens of a transcript'),
   tools_format: z
     .enum(['json', 'signatures', 'openai'])
     .default('json')

@@ -1,7 +1,8 @@
 // The keys of `trainer` in a run spec, and the combinations of them that are impossible.
 import { z } from 'zod';
-import { betas, count, countOrZero, name, positive, share } from './fields.js';
+import { betas, count, countOrZero, inRange, name, positive, share } from './fields.js';
 import type { SpecProblem } from './invalid-spec.js';
+import { liveRanges } from './live-ranges.js';
 import { advantageEstimators, klEstimators, lossReductions, policyLossTypes } from './records/loss-plan.js';
 
 /** Default of `trainer.block_after_s`: within this time a driver restarts, or another process frees the memory that it took. */
@@ -45,9 +46,9 @@ const dynamicSampling = z.strictObject({
 });
 
 export const trainer = z.strictObject({
-  train_batch_size: count.default(32).describe('groups per GRPO step'),
+  train_batch_size: inRange(liveRanges.train_batch_size).default(32).describe('groups per GRPO step'),
   max_training_steps: count.describe('number of GRPO steps, without the steps of the warm start'),
-  lr: positive.max(1).default(1e-6).describe('learning rate after warm-up'),
+  lr: inRange(liveRanges.lr).default(1e-6).describe('learning rate after warm-up'),
   warmup_steps: countOrZero.default(0).describe('GRPO steps during which the learning rate rises'),
   adam_betas: betas.default([0.9, 0.999]).describe('decay rates of the two moments'),
   adam_eps: positive.default(1e-8).describe('added to the square root of the second moment'),
@@ -68,8 +69,8 @@ export const trainer = z.strictObject({
   max_seq_len: count
     .exactOptional()
     .describe('divisor of `seq_mean_token_sum_norm`; absent: `max_input_length` + `max_generate_length`'),
-  eps_clip_low: share.default(0.2).describe('the ratio is clipped at 1 − this'),
-  eps_clip_high: positive.default(0.2).describe('the ratio is clipped at 1 + this'),
+  eps_clip_low: inRange(liveRanges.eps_clip_low).default(0.2).describe('the ratio is clipped at 1 − this'),
+  eps_clip_high: inRange(liveRanges.eps_clip_high).default(0.2).describe('the ratio is clipped at 1 + this'),
   clip_ratio_c: z
     .number()
     .gt(1)
@@ -93,10 +94,12 @@ export const trainer = z.strictObject({
     .boolean()
     .default(false)
     .describe('adds a KL term against the policy that GRPO begins with; with LoRA, not after a warm start'),
-  kl_loss_coef: z.number().min(0).max(10).default(0.001).describe('weight of the KL term'),
+  kl_loss_coef: inRange(liveRanges.kl_loss_coef).default(0.001).describe('weight of the KL term'),
   kl_estimator_type: z.enum(klEstimators).default('k3').describe('estimator of the KL term'),
   use_entropy_loss: z.boolean().default(false).describe('adds an entropy bonus'),
-  entropy_loss_coef: z.number().min(0).max(1).default(0.01).describe('weight of the entropy bonus'),
+  entropy_loss_coef: inRange(liveRanges.entropy_loss_coef)
+    .default(0.01)
+    .describe('weight of the entropy bonus'),
   use_tis: z
     .boolean()
     .default(false)
@@ -140,8 +143,8 @@ export const trainer = z.strictObject({
   save_every: count
     .exactOptional()
     .describe('with `model.served`: the server saves the state every N steps; absent: 1'),
-  ckpt_interval: count.default(10).describe('steps between uploaded checkpoints'),
-  eval_interval: count.default(10).describe('GRPO steps between evaluations'),
+  ckpt_interval: inRange(liveRanges.ckpt_interval).default(10).describe('steps between uploaded checkpoints'),
+  eval_interval: inRange(liveRanges.eval_interval).default(10).describe('GRPO steps between evaluations'),
   target_pass_at_1: share.default(0).describe('pass@1 of an interval evaluation that ends the run; 0: never'),
   block_after_s: z
     .number()

@@ -1,5 +1,6 @@
 // Values that people set while a run is under way. A value out of range, or without effect, is refused before anything is recorded.
 import { describe, expect, test } from 'vitest';
+import { runSpecSchema } from '../../src/spec/schema.js';
 import { hyperparameterNames, problemWith } from '../../src/workflows/hyperparameters.js';
 
 const specWith = (trainer: object, model: object = {}): unknown => ({ name: 'r', model, trainer });
@@ -23,6 +24,23 @@ describe('a value that is set while the run is under way', () => {
       /from 0 to 1/,
     );
     expect(problemWith({ max_turns: 1.5 }, {})).toMatch(/a whole number from 1 to 1000/);
+  });
+
+  const values = [-1, 0, 1e-9, 0.5, 1, 1.5, 2, 10, 11, 1000, 1001, 100_001, 1_000_001, 1_048_577];
+
+  test.each(hyperparameterNames)('%s has the range of the spec’s key', (name) => {
+    const part = name in runSpecSchema.shape.generator.unwrap().shape ? 'generator' : 'trainer';
+    const isInSpec = (value: number): boolean =>
+      !runSpecSchema
+        .safeParse({ [part]: { [name]: value } })
+        .error!.issues.some(({ path }) => path.join('.') === `${part}.${name}`);
+    const spec = specWith(
+      { use_kl_loss: true, use_entropy_loss: true },
+      { architecture: { max_position_embeddings: 1_048_576 } },
+    );
+    const canBeSet = (value: number): boolean => problemWith({ [name]: value }, spec) === null;
+    expect(values.filter(canBeSet)).toEqual(values.filter(isInSpec));
+    expect(values.filter(canBeSet)).not.toEqual([]);
   });
 
   test.each([
