@@ -82,6 +82,8 @@ const singleFiles = {
   'spec/budget': ['workflows'],
   // Readers of a run's records must expect the evaluations that its workflow plays. This file imports nothing.
   'spec/suite-due': ['workflows'],
+  // What a spec allows and what may be set during a run must have one table of ranges. This file imports nothing.
+  'spec/live-ranges': ['workflows'],
 };
 
 export const importArrows = {
