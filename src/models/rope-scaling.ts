@@ -1,4 +1,6 @@
-// Extends a model's context with YaRN, as its `config.json` or the run spec says.
+// Reads a model's rotary positions from its `config.json`: one set of settings for all layers, and a context that YaRN extends as the config
+// or the run spec says.
+import { isDeepStrictEqual } from 'node:util';
 import type { RopeScaling } from '../spec/run-spec.js';
 import {
   badSetting,
@@ -11,14 +13,65 @@ import {
 
 /** The most positions that the engine supports. */
 const mostPositions = 1 << 20;
+/** transformers 4 writes the first, transformers 5 the second. If they contradict each other, the engine refuses them. */
+const ropeKeys = ['rope_scaling', 'rope_parameters'];
 
 /**
  * The config with the model's whole context as its `max_position_embeddings`. With YaRN that is the original context times the factor:
- * Qwen3's own value, 40960, is neither. `scaling`: the run spec's, which replaces the config's. `where`: the config's place for error
- * messages. Throws `BadModelFolder`.
+ * Qwen3's own value, 40960, is neither. Settings by type of layer become one set of settings. `scaling`: the run spec's, which replaces the
+ * config's. `where`: the config's place for error messages. Throws `BadModelFolder`.
  */
 export function withContext(config: HfConfig, scaling: RopeScaling | undefined, where: string): HfConfig {
-  return extended(scaling === undefined ? config : withScaling(config, scaling), where);
+  const single = withOneRope(config, where);
+  return extended(scaling === undefined ? single : withScaling(single, scaling), where);
+}
+
+/** The config itself if its rope settings hold for all layers. */
+function withOneRope(config: HfConfig, where: string): HfConfig {
+  const types = layerTypesOf(config);
+  const single: HfConfig = {};
+  for (const key of ropeKeys) {
+    const value = config[key];
+    if (isObject(value) && isByLayerType(value, types)) single[key] = ropeOf(value, types, `${where}${key}`);
+  }
+  return Object.keys(single).length === 0 ? config : { ...config, ...single };
+}
+
+/** The types of the model's layers. Qwen3 and Qwen2 have layers of full attention if the file does not list them. */
+function layerTypesOf({ layer_types: listed }: HfConfig): string[] {
+  const types = Array.isArray(listed) ? listed.filter((type) => typeof type === 'string') : [];
+  return types.length === 0 ? ['full_attention'] : [...new Set(types)];
+}
+
+/** As transformers 5 writes settings that may differ: `{"full_attention": {…}, "sliding_attention": {…}}`. */
+function isByLayerType(rope: HfConfig, types: readonly string[]): boolean {
+  return Object.entries(rope).some(
+    ([key, value]) => isObject(value) || types.includes(key) || key.endsWith('_attention'),
+  );
+}
+
+function ropeOf(rope: HfConfig, types: readonly string[], where: string): HfConfig {
+  for (const [key, value] of Object.entries(rope))
+    if (!isObject(value) && value !== null)
+      throw badSetting(`${where}.`, key, value, 'an object: the other keys are types of layers');
+  const [first, ...others] = types.map((type): [string, HfConfig] => {
+    const own = rope[type];
+    if (!isObject(own))
+      throw badSetting(
+        `${where}.`,
+        type,
+        own,
+        'an object with rope_theta: the model has layers of this type',
+      );
+    return [type, Object.fromEntries(Object.entries(own).filter(([, value]) => value !== null))];
+  }) as [[string, HfConfig], ...[string, HfConfig][]];
+  for (const [type, own] of others)
+    if (!isDeepStrictEqual(own, first[1]))
+      throw new BadModelFolder(
+        `${where}: ${first[0]} and ${type} differ (${JSON.stringify(first[1])}, ${JSON.stringify(own)}); ` +
+          'only models whose layers all have the same rotary positions are supported',
+      );
+  return first[1];
 }
 
 /** Keeps only `rope_theta` of the config's own scaling. */
@@ -31,8 +84,7 @@ function withScaling(config: HfConfig, { type: _older, ...scaling }: RopeScaling
 function extended(config: HfConfig, where: string): HfConfig {
   let context: number | null = null;
   const scalings: HfConfig = {};
-  // transformers 4 writes the first, transformers 5 the second. If they contradict each other, the engine refuses them.
-  for (const key of ['rope_scaling', 'rope_parameters']) {
+  for (const key of ropeKeys) {
     const scaling = config[key] ?? null;
     if (scaling === null) continue;
     if (!isObject(scaling)) throw badSetting(where, key, scaling, 'an object or null');

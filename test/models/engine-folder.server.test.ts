@@ -126,3 +126,19 @@ test('YaRN gives the whole context, from the config or from the run spec', async
   expect(other.weights).toBe(one.weights);
   expect(await other.scores()).toEqual(await one.scores());
 });
+
+test('rope settings by type of layer give the engine their theta', async () => {
+  const { rope_parameters: _own, rope_scaling: _scaling, rope_theta: _theta, ...bare } = baseConfig;
+  const full_attention = { rope_type: 'default', rope_theta: 5e5 };
+  const sliding_attention = { rope_type: 'default', rope_theta: 1e4 };
+  const folder = writeBase(join(scratch, 'by-type'), {
+    ...bare,
+    rope_parameters: { full_attention, sliding_attention },
+  });
+  const plain = writeBase(join(scratch, 'plain'), { ...bare, rope_parameters: full_attention });
+  const [one, other] = [await loaded(folder), await loaded(plain)];
+  expect(one.architecture).toMatchObject({ rope_theta: 5e5 });
+  expect(one.architecture).toEqual(other.architecture);
+  expect(one.weights).toBe(other.weights);
+  expect(await one.scores()).toEqual(await other.scores());
+});

@@ -9,6 +9,71 @@ const yarn = { rope_type: 'yarn', factor: 2, original_max_position_embeddings: 3
 const extended = (config: object, scaling?: object) =>
   withContext(config as Record<string, unknown>, scaling as RopeScaling | undefined, 'config.json: ');
 
+describe('rope settings by type of layer', () => {
+  const { rope_theta: theta, ...bare } = qwen3;
+  const full = { rope_type: 'default', rope_theta: theta };
+  const sliding = { rope_type: 'default', rope_theta: 10_000 };
+
+  test.each<[string, object, object]>([
+    ['the one type that the model has', { layer_types: ['full_attention', 'full_attention'] }, sliding],
+    ['the type that the model has without a list', {}, sliding],
+    ['the only type in the file', {}, {}],
+    [
+      'types that agree, whatever the order of keys, and null counts as missing',
+      { layer_types: ['full_attention', 'sliding_attention'] },
+      { factor: null, rope_theta: theta, rope_type: 'default' },
+    ],
+  ])('are read for %s', (_, change, other) => {
+    const rope_parameters = { full_attention: full, sliding_attention: other };
+    expect(extended({ ...bare, ...change, rope_parameters })).toEqual({
+      ...{ ...bare, ...change, rope_parameters: full },
+    });
+    expect(extended({ ...bare, ...change, rope_scaling: rope_parameters })).toMatchObject({
+      rope_scaling: full,
+    });
+  });
+
+  test('may be null for a type that the model lacks', () => {
+    const rope_parameters = { full_attention: full, sliding_attention: null };
+    expect(extended({ ...bare, rope_parameters })).toMatchObject({ rope_parameters: full });
+  });
+
+  test('keep YaRN and theta, also where the run spec has its own scaling', () => {
+    const rope_parameters = { full_attention: { ...yarn, rope_theta: theta } };
+    expect(extended({ ...bare, rope_parameters })).toEqual({
+      ...{ ...bare, max_position_embeddings: 65_536, rope_parameters: rope_parameters.full_attention },
+    });
+    const own = extended({ ...bare, rope_parameters }, { ...yarn, factor: 4, type: 'yarn' });
+    expect(own).toEqual({
+      ...{ ...qwen3, max_position_embeddings: 131_072, rope_scaling: { ...yarn, factor: 4 } },
+    });
+  });
+
+  test.each<[object, RegExp]>([
+    [
+      {
+        layer_types: ['sliding_attention', 'full_attention'],
+        rope_parameters: { full_attention: full, sliding_attention: sliding },
+      },
+      /^config\.json: rope_parameters: sliding_attention and full_attention differ \(.*10000.*1000000.*only models/,
+    ],
+    [
+      { rope_parameters: { sliding_attention: sliding } },
+      /^config\.json: rope_parameters\.full_attention is missing; expected an object with rope_theta/,
+    ],
+    [{ rope_parameters: { full_attention: null } }, /rope_parameters\.full_attention is null; expected/],
+    [{ rope_parameters: { full_attention: 1e6 } }, /rope_parameters\.full_attention is 1000000; expected/],
+    [
+      { rope_parameters: { full_attention: full, rope_theta: 1e6 } },
+      /rope_parameters\.rope_theta is 1000000; expected an object: the other keys are types of layers/,
+    ],
+    [{ rope_scaling: { linear_attention: full } }, /rope_scaling\.full_attention is missing/],
+  ])('are refused: %j', (change, message) => {
+    expect(() => extended({ ...bare, ...change })).toThrow(BadModelFolder);
+    expect(() => extended({ ...bare, ...change })).toThrow(message);
+  });
+});
+
 describe('the context of a model', () => {
   const { original_max_position_embeddings: _original, ...withoutOriginal } = yarn;
   test.each<[string, object, number]>([
