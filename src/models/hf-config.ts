@@ -43,18 +43,63 @@ function isSupported(type: unknown): type is ModelOutline['model_type'] {
   return typeof type === 'string' && Object.hasOwn(supported, type);
 }
 
-/** `config`: the language model's; `where`: its file and place for error messages. Throws `BadModelFolder`. */
-export function outlineOf(config: HfConfig, where: string): ModelOutline {
+/**
+ * `config`: the language model's; `where`: its file and place for error messages; `whole`: the file's content, if `config` is a part of it.
+ * Throws `BadModelFolder`.
+ */
+export function outlineOf(config: HfConfig, where: string, whole: HfConfig = config): ModelOutline {
   const type = config['model_type'];
   if (!isSupported(type)) {
     const known = Object.entries(supported).map(([name, also]) => `"${name}" (${also})`);
-    throw badSetting(where, 'model_type', type, `one that is supported: ${known.join(', ')}`);
+    throw badSetting(
+      where,
+      'model_type',
+      type,
+      `one that is supported: ${known.join(', ')}${multimodalNote(whole, config)}`,
+    );
   }
   return {
     model_type: type,
     vocab_size: wholeSetting(config, 'vocab_size', where),
     max_position_embeddings: wholeSetting(config, 'max_position_embeddings', where, defaultPositions),
   };
+}
+
+/** Parts of multimodal models, by the key of their settings. */
+const otherParts = Object.entries({
+  vision_config: 'image encoder',
+  audio_config: 'audio encoder',
+  thinker_config: 'thinker, which reads images and sound',
+  talker_config: 'talker, which speaks',
+});
+
+/** Says of a multimodal model what is not supported in it, and which folder would be; empty for a text model. */
+function multimodalNote(
+  whole: HfConfig,
+  { model_type: inner, rope_scaling, rope_parameters }: HfConfig,
+): string {
+  const name = whole['model_type'] ?? inner;
+  const hasMrope =
+    [rope_scaling, rope_parameters].some(
+      (rope) => isObject(rope) && (rope['type'] === 'mrope' || 'mrope_section' in rope),
+    ) || [name, inner].some((one) => typeof one === 'string' && /^qwen.*_(vl|omni)(_|$)/.test(one));
+  const lacks = [
+    ...otherParts.flatMap(([key, part]) => (isObject(whole[key]) ? [`its ${part} (${key})`] : [])),
+    ...(hasMrope ? ['its positions for images and video (M-RoPE)'] : []),
+  ];
+  if (lacks.length === 0) return '';
+  return (
+    `. ${JSON.stringify(name)} is a multimodal model. Of such models, only a language model of a supported type is loaded: not ` +
+    `${lacks.join(', nor ')}. Use the folder of a text model, ${textModelLike(String(name))}`
+  );
+}
+
+function textModelLike(name: string): string {
+  if (/^qwen3_vl(_text)?$/.test(name))
+    return 'such as the Qwen3 of the same size (Qwen/Qwen3-4B for Qwen3-VL-4B)';
+  if (/^qwen2(_5)?_vl(_text)?$/.test(name))
+    return 'such as the Qwen2.5 of the same size (Qwen/Qwen2.5-7B-Instruct for Qwen2.5-VL-7B-Instruct)';
+  return 'such as Qwen/Qwen3-4B';
 }
 
 /** A whole number above 0. As in transformers, null counts as missing. Throws `BadModelFolder`. */

@@ -56,7 +56,7 @@ export async function readModelFolder(
   const where = `${join(base, configFile)}: ${isNested(whole) ? 'text_config.' : ''}`;
   const config = languageConfig(whole);
   // The family is checked first: another family's scaling is not what is wrong with it.
-  outlineOf(config, where);
+  outlineOf(config, where, whole);
   const outline = outlineOf(withContext(config, ropeScaling, where), where);
   const [tokenizer, tokenizerFile] = await firstText([path, base], 'tokenizer.json');
   if (tokenizer !== null) refuseLargerVocabulary(tokenizer, outline, tokenizerFile);

@@ -106,6 +106,61 @@ describe('a model folder as others write it', () => {
     );
   });
 
+  const mrope = { rope_type: 'default', mrope_interleaved: true, mrope_section: [24, 20, 20] };
+  const vl = { vision_config: { depth: 24 }, image_token_id: 9 };
+  test.each<[string, object, string[]]>([
+    [
+      'Qwen3-VL',
+      {
+        ...{ ...vl, model_type: 'qwen3_vl', tie_word_embeddings: true },
+        text_config: { ...config, model_type: 'qwen3_vl_text', rope_scaling: mrope, rope_theta: 5e6 },
+      },
+      [
+        'text_config.model_type is "qwen3_vl_text"',
+        '"qwen3_vl" is a multimodal model',
+        'its image encoder (vision_config)',
+        'M-RoPE',
+        'Qwen/Qwen3-4B',
+      ],
+    ],
+    [
+      'Qwen3-VL’s text model alone',
+      { ...config, model_type: 'qwen3_vl_text', rope_parameters: { ...mrope, rope_theta: 5e6 } },
+      ['config.json: model_type is "qwen3_vl_text"', 'M-RoPE', 'Qwen/Qwen3-4B'],
+    ],
+    [
+      'Qwen2.5-VL, whose text settings are not nested',
+      { ...config, ...vl, model_type: 'qwen2_5_vl', rope_scaling: { type: 'mrope', mrope_section: [16] } },
+      ['config.json: model_type is "qwen2_5_vl"', '(vision_config)', 'M-RoPE', 'Qwen/Qwen2.5-7B-Instruct'],
+    ],
+    [
+      'Qwen2.5-VL with a text_config that names no type',
+      { ...config, ...vl, model_type: 'qwen2_5_vl', text_config: { ...config, model_type: undefined } },
+      ['text_config.model_type is missing', '"qwen2_5_vl" is a multimodal model', 'M-RoPE'],
+    ],
+    [
+      'another family',
+      { ...vl, model_type: 'llava', text_config: { ...config, model_type: 'llama' } },
+      ['text_config.model_type is "llama"', '"llava" is a multimodal model', '(vision_config)'],
+    ],
+    [
+      'Omni',
+      { model_type: 'qwen2_5_omni', thinker_config: { text_config: config }, talker_config: {} },
+      ['model_type is "qwen2_5_omni"', '(thinker_config)', '(talker_config)', 'M-RoPE'],
+    ],
+  ])('is refused for %s: the error says what is not supported, and what is', async (_, content, parts) => {
+    write('config.json', content);
+    const refused = readModelFolder(folder);
+    for (const part of [...parts, '"qwen3" (Qwen3, dense)']) await expect(refused).rejects.toThrow(part);
+    // A part is named only if the folder has it.
+    if (!('vision_config' in content)) await expect(refused).rejects.not.toThrow('vision_config');
+  });
+
+  test('is refused without a word on images if it is a text model', async () => {
+    write('config.json', { ...config, model_type: 'llama' });
+    await expect(readModelFolder(folder)).rejects.toThrow(/"qwen2" \([^)]*\)$/);
+  });
+
   test.each(['config.json', 'tokenizer.json', 'generation_config.json', 'chat_template.jinja'])(
     'is refused if its %s is a pointer of Git LFS',
     async (name) => {
