@@ -47,15 +47,24 @@ async function baseOf(path: string, names: ReadonlySet<string>): Promise<string>
   const base = typeof named === 'string' && named !== '' ? resolve(path, named) : null;
   if (base !== null && (base === path || !hasWeights) && (await isFolder(base)))
     return requireWhole(base, path);
-  const shown = `${file}: base_model_name_or_path is ${JSON.stringify(named)}`;
+  const shown = `${file}: base_model_name_or_path is ${named === null ? 'missing' : JSON.stringify(named)}`;
   if (!hasWeights)
     throw new BadModelFolder(
-      `${shown}, which is no folder on this machine: download the base model, and write the path of its folder there`,
+      base === null
+        ? `${shown}: write the path of the base model's folder there`
+        : `${shown}, but there is no folder ${base}: ${howToGet(String(named), base)}`,
     );
   throw new BadModelFolder(
     `${shown}, but ${path} has weights of its own too: write "." there to add the adapter to these weights; ` +
       `if they contain it already, remove ${adapterConfigFile} and ${adapterFile}`,
   );
+}
+
+/** How to get the base model that an adapter names by its path, or by its name on the Hugging Face hub, as `Qwen/Qwen3-0.6B`. */
+function howToGet(named: string, base: string): string {
+  const write = "write the path of the base model's folder into base_model_name_or_path";
+  if (!/^[\w-][\w.-]*(\/[\w-][\w.-]*)?$/.test(named)) return write;
+  return `nothing is downloaded by a run. If it is a model of the hub, run \`hf download ${named} --local-dir ${base}\`, or ${write}`;
 }
 
 async function requireWhole(base: string, path: string): Promise<string> {

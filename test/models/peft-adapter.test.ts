@@ -138,15 +138,35 @@ describe('the base of an adapter', () => {
   });
 
   test('must be a folder', async () => {
-    adapter({ base_model_name_or_path: 'Qwen/Qwen3-0.6B' });
-    expect(await refusal()).toMatch(
-      /base_model_name_or_path is "Qwen\/Qwen3-0\.6B", which is no folder on this machine: download the base model/,
-    );
-    adapter({ base_model_name_or_path: null });
-    expect(await refusal()).toMatch(/base_model_name_or_path is null/);
+    for (const named of [null, undefined, '']) {
+      adapter({ base_model_name_or_path: named });
+      expect(await refusal()).toMatch(
+        /base_model_name_or_path is (missing|""): write the path of the base model's folder there$/,
+      );
+    }
+    for (const named of [join(scratch, 'none'), './none', '../none']) {
+      adapter({ base_model_name_or_path: named });
+      expect(await refusal()).toMatch(
+        /but there is no folder .*none: write the path of the base model's folder/,
+      );
+    }
     adapter({ base_model_name_or_path: writeAdapter(join(scratch, 'other'), plainAdapter) });
     expect(await refusal()).toMatch(/adapters on adapters are not supported/);
   });
+
+  test.each(['Qwen/Qwen3-0.6B', 'gpt2'])(
+    'may be %s of the hub: the error says where it was sought, and a download to there is found',
+    async (named) => {
+      adapter({ base_model_name_or_path: named });
+      const place = join(folder, named);
+      const message = await refusal();
+      expect(message).toContain(`base_model_name_or_path is "${named}", but there is no folder ${place}:`);
+      expect(message).toContain(`run \`hf download ${named} --local-dir ${place}\`, or write the path`);
+      await expect(readModelFolder(folder)).rejects.toThrow(message);
+      writeBase(place);
+      expect((await checkModelFiles(folder)).pairs.size).toBe(14);
+    },
+  );
 
   test('must be clear if the folder has weights too: an adapter is never left out in silence', async () => {
     writeBase(folder);
