@@ -1,4 +1,5 @@
 // Caches datasets. A dataset never changes once it is written, so each is read and parsed once per process.
+import { parseJson } from '../base/json.js';
 import { RecentlyUsed } from '../base/recently-used.js';
 import { readDatasetFile } from './prepared-dataset.js';
 import { parseDemonstrations, parseTasks } from './task-file.js';
@@ -57,7 +58,7 @@ async function loadDataset(store: ObjectStore, reference: DatasetReference): Pro
       env: trainTasksBy(tasks, ({ env_key }) => env_key),
     },
     demonstrations,
-    tools: JSON.parse(tools) as Dataset['tools'],
+    tools: parseJson(tools) as Dataset['tools'],
     demonstrationsByKind: byKind,
   };
 }

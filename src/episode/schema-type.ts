@@ -1,5 +1,5 @@
 // Writes the type that a JSON Schema describes in the short form of a signature. A server's schema may be anything, also no schema at all.
-import { isObject } from '../base/json.js';
+import { isObject, writeJson } from '../base/json.js';
 
 const shortTypes = new Map([
   ['string', 'str'],
@@ -37,9 +37,9 @@ export class SchemaTypes {
   #written(schema: Record<string, unknown>, depth: number): string {
     const { $ref, enum: values, anyOf, oneOf, allOf, type } = schema;
     if (typeof $ref === 'string') return this.#referred($ref, depth);
-    if ('const' in schema) return JSON.stringify(schema.const) ?? '';
+    if ('const' in schema) return writeJson(schema.const);
     if (Array.isArray(values) && values.length > 0 && !this.options.leavesOutValues)
-      return union(values.map((value) => JSON.stringify(value) ?? ''));
+      return union(values.map((value) => writeJson(value)));
     for (const some of [anyOf, oneOf])
       if (Array.isArray(some) && some.length > 0)
         return union(some.map((member) => this.textOf(member, depth)));

@@ -1,4 +1,5 @@
 // Lists the available tools as text for the system prompt.
+import { writeJson } from '../base/json.js';
 import type { SamplingPlan } from '../spec/records/parts.js';
 import type { ToolSpec } from '../spec/records/task.js';
 import { SchemaTypes } from './schema-type.js';
@@ -10,7 +11,7 @@ export function toolListText(
   { isShort = false } = {},
 ): string {
   if (format === 'signatures') return tools.map((tool) => signature(tool, isShort)).join('\n');
-  return JSON.stringify(format === 'openai' ? tools.map(openAiTool) : tools, null, 2);
+  return writeJson(format === 'openai' ? tools.map(openAiTool) : tools, 2);
 }
 
 function openAiTool({ name, description, input_schema: parameters }: ToolSpec): object {

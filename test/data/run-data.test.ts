@@ -2,6 +2,9 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { writeDataset } from '../../src/data/dataset-writer.js';
+import { toolListText } from '../../src/episode/tool-list.js';
+import { canonicalText } from '../../src/store/records/canonical.js';
 import { DatasetCache } from '../../src/data/dataset-cache.js';
 import { openRun } from '../../src/activities/run/open-run.js';
 import type { OrchestratorDeps } from '../../src/activities/orchestrator-deps.js';
@@ -10,7 +13,7 @@ import { ProcessLife } from '../../src/activities/attempt/process-life.js';
 import { RunDataCache } from '../../src/data/run-data.js';
 import { openStore } from '../../src/store/open-store.js';
 import { specFor, testTasks, workflow, writeData } from '../activities/fixture.js';
-import { scratchFolder } from '../support/scratch-folder.js';
+import { ownFolder, scratchFolder } from '../support/scratch-folder.js';
 
 const runs = Array.from({ length: 12 }, (_, index) => `run-${index}`);
 
@@ -54,6 +57,19 @@ describe('the data of many runs', () => {
     const assets = reads.filter((key) => key.startsWith('assets/'));
     expect(new Set(assets).size).toBe(2);
     expect(assets).toHaveLength(1 + runs.length);
+  });
+});
+
+describe('the tools of a dataset', () => {
+  it('keep the numbers of the server', async () => {
+    const store = await openStore(`dir:${join(ownFolder(), 'store')}`);
+    const tools =
+      '{"counter":[{"description":"","input_schema":{"properties":{"id":{"default":1.0,"enum":[1915883588174806058]}},"type":"object"},"name":"f"}]}';
+    const files = { tasks: testTasks(), demonstrations: [], tools };
+    const reference = await writeDataset(store, { name: 'numbers', version: 'v1' }, files);
+    const dataset = await new DatasetCache(store).load(reference);
+    expect(canonicalText(dataset.tools)).toBe(tools);
+    expect(toolListText(dataset.tools['counter'] ?? [], 'signatures')).toBe('f(id?: 1915883588174806058)');
   });
 });
 

@@ -2,13 +2,21 @@
 import { toolFormat } from '../../src/episode/tool-formats/tool-format.js';
 import { describe, expect, it } from 'vitest';
 import { appByName } from '../../src/environments/apps/registry.js';
+import { parseServerJson } from '../../src/environments/openenv/server-json.js';
 import { leftOutTools, readTools } from '../../src/environments/tool-results.js';
 import { systemPrompt } from '../../src/episode/system-prompt.js';
 import { toolListText } from '../../src/episode/tool-list.js';
+import type { ToolSpec } from '../../src/spec/records/task.js';
 
 function signatureOf(properties: unknown, more: object = {}): string {
   const schema = { type: 'object', properties, ...more };
   return toolListText(readTools([{ name: 'f', description: '', inputSchema: schema }]), 'signatures');
+}
+
+/** The list of a server's tools, from the bytes of its answer. */
+function listed(schema: string, format: Parameters<typeof toolListText>[1]): string {
+  const tools = parseServerJson(`[{"name": "f", "description": "", "inputSchema": ${schema}}]`);
+  return toolListText(readTools(tools), format);
 }
 
 const definitions = {
@@ -29,6 +37,43 @@ const definitions = {
     'a/b': { enum: [1, 2] },
   },
 };
+
+describe('numbers are shown as the server wrote them', () => {
+  it.each([
+    ['{"enum": [1915883588174806058, 1.0, 1e3, 2]}', 'f(x?: 1915883588174806058|1.0|1e3|2)'],
+    ['{"const": 0.10}', 'f(x?: 0.10)'],
+    ['{"anyOf": [{"const": 1915883588174806058}, {"type": "null"}]}', 'f(x?: 1915883588174806058|null)'],
+    ['{"enum": [[1.0], {"id": 1915883588174806058}]}', 'f(x?: [1.0]|{"id":1915883588174806058})'],
+    ['{"items": {"enum": [1.0]}}', 'f(x?: list[1.0])'],
+    ['{"type": "number", "default": 1.0}', 'f(x?: float)'],
+  ])('in a signature: %s', (property, signature) => {
+    expect(listed(`{"properties": {"x": ${property}}}`, 'signatures')).toBe(signature);
+  });
+
+  it.each(['openai', 'json'] as const)('in a list of the format %s, wherever they stand', (format) => {
+    const kept = ['1915883588174806058', '1.0', '-0.0', '1E5', '12345678901234567890.5'];
+    const [id, one, zero, large, long] = kept as [string, string, string, string, string];
+    const text = listed(
+      `{"properties": {"x": {"enum": [${id}], "default": ${one}, "minimum": ${zero}, "examples": [{"a": ${large}}]}}, "x-limit": ${long}}`,
+      format,
+    );
+    for (const number of kept) expect(text).toMatch(new RegExp(`[ \\n]${number.replace('.', '\\.')}[,\\n]`));
+    expect(text).not.toContain('LosslessNumber');
+  });
+
+  it.each(['openai', 'json'] as const)('and all else of the format %s as before', (format) => {
+    const tools = readTools([
+      {
+        name: 'f',
+        description: 'é "x"\n',
+        inputSchema: { properties: { a: { enum: [] }, b: {} }, required: [] },
+      },
+    ]);
+    const [{ name, description, input_schema: parameters }] = tools as [ToolSpec];
+    const openai = [{ type: 'function', function: { name, description, parameters } }];
+    expect(toolListText(tools, format)).toBe(JSON.stringify(format === 'openai' ? openai : tools, null, 2));
+  });
+});
 
 describe('a signature keeps', () => {
   it.each([

@@ -215,7 +215,7 @@ class Connection {
     }
     this.#isOpen = true;
     const { tools } = await this.#client.listTools(undefined, { signal, timeout: 30_000 });
-    return readTools(tools);
+    return readTools(withoutMarks(tools));
   }
 
   async call(

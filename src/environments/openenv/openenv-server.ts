@@ -11,6 +11,7 @@ import type { MadeSessions } from './made-sessions.js';
 import { askMcp } from './mcp-request.js';
 import { ErrorFrame, type OpenEnvConnection } from './openenv-connection.js';
 import { OpenEnvSocket } from './openenv-socket.js';
+import { parseServerJson } from './server-json.js';
 import { readTools } from '../tool-results.js';
 
 /** `mcp`: actions list and call tools. `gym`: the environment has one kind of action, which the model gives as the arguments of `act`. */
@@ -193,7 +194,7 @@ export class OpenEnvServer {
     if (answer.status >= 500 || answer.status === 429)
       throw new EnvironmentError('unavailable', 'connect', `${this.url}/schema answers ${answer.status}`);
     try {
-      const { action } = JSON.parse(answer.text) as { action?: unknown };
+      const { action } = parseServerJson(answer.text) as { action?: unknown };
       return isObject(action) ? action : null;
     } catch {
       return null;

@@ -1,6 +1,7 @@
 // What a session does with a server that answers with errors, or not at all.
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { McpSession } from '../../../../src/environments/fleet/mcp-session.js';
+import { toolListText } from '../../../../src/episode/tool-list.js';
 import { startStubMcp, type StubMcp } from './stub-server.js';
 
 const quiet = new AbortController().signal;
@@ -40,4 +41,16 @@ it('ends a connection whose handshake is not answered, in its time or when the e
   const opening = McpSession.open(stub.root, 'key', stop.signal);
   setTimeout(() => stop.abort(new Error('called off')), 300);
   await expect(opening).rejects.toThrow('called off');
+});
+
+it('shows the model the numbers of a tool list as the server wrote them', async () => {
+  const id = '{"enum": [1915883588174806058], "default": 1.0, "minimum": 1e3}';
+  stub.inputSchema = `{"type": "object", "properties": {"id": ${id}}}`;
+  const session = await McpSession.open(stub.root, 'key', quiet);
+  await session.close();
+  const [book, profile] = ['book', 'profile'].map((name) => `${name}(id?: 1915883588174806058)`);
+  expect(toolListText(session.tools, 'signatures')).toBe(`${book}\n${profile}`);
+  const shown = toolListText(session.tools, 'json');
+  for (const number of ['1915883588174806058', '"default": 1.0', '"minimum": 1e3'])
+    expect(shown).toContain(number);
 });

@@ -8,12 +8,16 @@ interface Message {
   params?: { protocolVersion?: string };
 }
 
+const schemaMark = 'SCHEMA';
+
 type Answer = { result: object } | { error: { code: number; message: string } };
 
 export interface StubMcp {
   root: string;
   /** Tools by place; absent: the place answers 404. */
   tools: Record<string, string[]>;
+  /** JSON of the schema of each tool's arguments. */
+  inputSchema: string;
   /** Answers a call; absent: the text `done`. */
   onCall?: () => Answer;
   /** Whether the notification behind `initialize` stays unanswered. */
@@ -28,6 +32,7 @@ export async function startStubMcp(): Promise<StubMcp> {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const stub: StubMcp = {
     ...{ root: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`, tools: {} },
+    ...{ inputSchema: '{"type": "object"}' },
     ...{ hangs: false, ended: 0 },
     close: () =>
       new Promise((resolve) => {
@@ -55,14 +60,14 @@ export async function startStubMcp(): Promise<StubMcp> {
         },
       }),
       'tools/list': () => ({
-        result: { tools: names.map((name) => ({ name, inputSchema: { type: 'object' } })) },
+        result: { tools: names.map((name) => ({ name, inputSchema: schemaMark })) },
       }),
       'tools/call': stub.onCall ?? (() => ({ result: { content: [{ type: 'text', text: 'done' }] } })),
     };
     const body = answers[method]?.() ?? { error: { code: -32601, message: 'no such method' } };
     response
       .writeHead(200, { 'content-type': 'application/json' })
-      .end(JSON.stringify({ jsonrpc: '2.0', id, ...body }));
+      .end(JSON.stringify({ jsonrpc: '2.0', id, ...body }).replaceAll(`"${schemaMark}"`, stub.inputSchema));
   }
   return stub;
 }
