@@ -62,6 +62,7 @@ export function renderReport(input: ReportInput): string {
   const alerts = alertTable(alertsOfRun(record, history.updates));
   const unfinished = input.unfinished ?? null;
   const servedModels = servedModelsTable(input.instances ?? []);
+  const breaks = stepsOfChanges(history.updates);
   const undelivered = missingDeliveriesTable(input.undelivered ?? []);
   const script = shown.index.rows.length === 0 ? null : viewerScript;
   return [
@@ -76,7 +77,7 @@ export function renderReport(input: ReportInput): string {
     section('Learning curve', learningCurve(history)),
     ...(alerts === null ? [] : [section('Alerts', alerts)]),
     section('Environments', environments(history)),
-    section('Trajectories', trajectoryTables(analysis) + trajectoryTrends(points)),
+    section('Trajectories', trajectoryTables(analysis) + trajectoryTrends(points, breaks)),
     section('Transcripts', transcriptViewer(record.run, shown)),
     section('Training', trends(history.updates) + stepTable(history)),
     section('Faults it survived', faultTable(faults)),

@@ -20,6 +20,7 @@ import {
   changesText,
   countedText,
   differenceText,
+  environmentsText,
   gapText,
   largestK,
   largestPass,
@@ -135,6 +136,7 @@ function curves(suite: SuiteComparison): string {
   const steps = drawn.flatMap((run) => suite.states.filter((one) => one.run === run)).map(({ step }) => step);
   const xRange: [number, number] = [Math.min(...steps), Math.max(...steps)];
   const k = largestK(suite);
+  const note = `<p class="quiet">${escapeHtml(environmentsText(suite))}</p>`;
   const chart = (of: string, series: readonly ChartSeries[]): Omit<ChartOptions, 'size' | 'legend'> => ({
     description: `pass@1 of ${of} on ${suite.label}, by step`,
     ...{ xRange, yRange: [0, 1], bands: [] },
@@ -158,7 +160,7 @@ function curves(suite: SuiteComparison): string {
     ]);
   if (drawn.length === 1) {
     const [run] = drawn as [string];
-    return `<figure><figcaption>${escapeHtml(run)}</figcaption>${atBothWidths(byItself(run))}</figure>`;
+    return `<figure><figcaption>${escapeHtml(run)}</figcaption>${atBothWidths(byItself(run))}</figure>${note}`;
   }
   const lines = drawn.slice(0, linesTogether).map((run, index) => ({
     ...{ name: run, style: `run${index}`, draw: 'dots' as const },
@@ -172,7 +174,7 @@ function curves(suite: SuiteComparison): string {
   );
   return (
     `<figure><figcaption>pass@1 of ${more > 0 ? `the first ${whole(lines.length)} runs` : 'all runs'}</figcaption>` +
-    `${atBothWidths(chart('all runs', [...referenceLine(suite, xRange), ...lines]))}</figure>` +
+    `${atBothWidths(chart('all runs', [...referenceLine(suite, xRange), ...lines]))}</figure>${note}` +
     details(
       `each of the ${whole(drawn.length)} runs in its own chart, on the same axes`,
       `<div class="curves">${single.join('')}</div>`,

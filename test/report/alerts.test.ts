@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { alertLines, alertsOfRun, alertTable } from '../../src/report/alerts.js';
 import { readHistory } from '../../src/report/history/run-history.js';
 import { stepsOfChanges } from '../../src/rl/environment-changes.js';
+import { trajectoryTrends } from '../../src/report/charts/trajectory-trends.js';
 import { trends } from '../../src/report/charts/trends.js';
 import { recordedRun } from './recorded-run.js';
 
@@ -80,6 +81,19 @@ test('a changed environment stays an alert, and the curves are parted at its ste
   expect(page).toContain('an environment changed at step 20');
   expect(page).toContain('an environment changed at step 33');
   expect(trends(history.updates)).not.toContain('an environment changed');
+
+  // Episodes are read of some steps only: between two changes there may be one of them.
+  const points = [5, 10, 25, 40, 45].map((step) => ({
+    ...{ step, turns: step, repeating: 0.5, premature: 0, cutOff: 0.1 },
+  }));
+  const charts = trajectoryTrends(points, stepsOfChanges(served));
+  expect(charts.match(/<figure>/g)).toHaveLength(3);
+  expect(charts.match(/an environment changed at step (20|33)/g)).toHaveLength(3 * 2);
+  expect(charts.match(/<polyline class="line/g)).toHaveLength(3 * 2);
+  expect(charts.match(/<circle class="dot/g)).toHaveLength(3);
+  const whole = trajectoryTrends(points, stepsOfChanges(history.updates));
+  expect(whole.match(/<polyline class="line/g)).toHaveLength(3);
+  expect(whole).not.toMatch(/an environment changed|<circle/);
 });
 
 test('the name of an environment is shown as text, not as markup', () => {

@@ -5,6 +5,7 @@ import { comparisonText } from '../../src/sweeps/comparison-table.js';
 import { resultRow, resultsFile } from '../../src/sweeps/results-rows.js';
 import { addEpisode, emptyTally } from '../../src/sweeps/tallies.js';
 import { fisherExact, taskChanges, type TaskPair } from '../../src/sweeps/task-changes.js';
+import { renderComparison } from '../../src/sweeps/comparison-page.js';
 import { compareStates, episode, madeUpState, madeUpSuite } from './made-up.js';
 
 describe('a state’s figures', () => {
@@ -339,5 +340,33 @@ describe('changes of tasks', () => {
       return states[1]?.versus?.tasks.filter(({ verdict }) => verdict !== 'within noise').length ?? 0;
     });
     expect(claims.filter((count) => count > 0).length).toBeLessThanOrEqual(4);
+  });
+});
+
+describe('below the curves stands', () => {
+  const old = madeUpSuite('s', ['tracker'], 4, 2);
+  const record = {
+    ...old.record,
+    schema: 'longhaul.suite/2' as const,
+    environments: { tracker: old.digest },
+  };
+  const page = (suite: typeof old, runs: readonly string[]): string => {
+    const states = runs.flatMap((run) => [0, 1].map((step) => madeUpState(suite, { run, step, shift: {} })));
+    return renderComparison({
+      name: 'n',
+      project: 'p',
+      suites: [compareStates(suite, states, null)],
+      skipped: [],
+    });
+  };
+
+  test.each([[['a']], [['a', 'b']]])('on which environments the states of %j were played', (runs) => {
+    const same = page({ ...old, record }, runs);
+    expect(same).toContain(
+      '</figure><p class="quiet">All states were played on environments with the same tools',
+    );
+    expect(page(old, runs)).toContain(
+      '</figure><p class="quiet">This suite is of a version that did not record',
+    );
   });
 });

@@ -82,8 +82,14 @@ export function lineChart(options: ChartOptions): string {
   ].join('\n');
 
   function linesOf(one: ChartSeries): string {
-    return parted(joined(one), breaks)
-      .map((part) => polyline(part.map(place), { class: `line ${one.style}` }))
+    const points = joined(one);
+    return parted(points, breaks)
+      .map((part) =>
+        // A line of one point would not be seen.
+        part.length === 1 && points.length > 1 && one.draw === 'line'
+          ? drawDot(one.style, one.draw, place(part[0] as Place))
+          : polyline(part.map(place), { class: `line ${one.style}` }),
+      )
       .join('');
   }
 

@@ -36,13 +36,16 @@ const trends: {
   { title: 'Episodes cut off by a limit', of: 'cutOff', format: shareText },
 ];
 
-/** Empty if there is nothing to draw. An event that never happened gets no chart. */
-export function trajectoryTrends(points: readonly TrajectoryPoint[]): string {
+/**
+ * Empty if there is nothing to draw. An event that never happened gets no chart. `breaks`: steps from which on an environment is another one.
+ */
+export function trajectoryTrends(points: readonly TrajectoryPoint[], breaks: readonly number[]): string {
   if (points.length < 2) return '';
   return trendFigures(
     trends.flatMap(({ title, of, format }) => {
       const values = points.map((point) => ({ x: point.step, y: point[of] }));
       return values.some(({ y }) => y > 0) ? [{ title, points: values, format }] : [];
     }),
+    breaks,
   );
 }
