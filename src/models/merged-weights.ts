@@ -103,38 +103,90 @@ async function writeTensor(
     return;
   }
   const [rows, columns] = shape as [number, number];
-  const factors = { a: await inputs.floats(pair.a), b: await inputs.floats(pair.b), scale: pair.scale };
   const rank = pair.a.shape[0] as number;
+  const [a, b] = [await inputs.floats(pair.a), await inputs.floats(pair.b)];
+  const factors = factorsOf(a, b, rank, columns, pair.scale);
   const rowBytes = (end - start) / rows;
-  const rowsAtOnce = Math.max(1, Math.floor(workAtOnce / (columns * rank)));
+  const rowsAtOnce = 2 * Math.max(1, Math.floor(workAtOnce / (2 * columns * rank)));
   for (let row = 0; row < rows; row += rowsAtOnce) {
     const until = Math.min(rows, row + rowsAtOnce);
     const values = floatsOf(await bytesOf(source, start + row * rowBytes, start + until * rowBytes), tensor);
-    addProduct(values, row, columns, rank, factors);
+    addProduct(values, row, columns, factors);
     await put(new Uint8Array(values.buffer));
   }
 }
 
-/** Adds scale · B·A to some rows of W, in double precision, rounded once. */
+/** Ranks that are added in one pass over the columns: with one at a time, most of the work is reading and writing the sums. */
+const ranksAtOnce = 4;
+
+interface Factors {
+  /** A by rank and B by row, as doubles, with zeros up to a whole number of passes. */
+  a: Float64Array;
+  b: Float64Array;
+  /** Ranks, the zeros included. */
+  ranks: number;
+  scale: number;
+}
+
+/** `a`: by rank, `b`: by row. */
+function factorsOf(a: Float32Array, b: Float32Array, rank: number, columns: number, scale: number): Factors {
+  const ranks = Math.ceil(rank / ranksAtOnce) * ranksAtOnce;
+  const [padded, byRow] = [new Float64Array(ranks * columns), new Float64Array((b.length / rank) * ranks)];
+  padded.set(a);
+  for (let row = 0; row * rank < b.length; row++)
+    byRow.set(b.subarray(row * rank, (row + 1) * rank), row * ranks);
+  return { a: padded, b: byRow, ranks, scale };
+}
+
+/**
+ * Adds scale · B·A to some rows of W, in double precision, rounded once. Two rows at a time share what is read of A. Each sum is made in the
+ * order of ranks, so its bits do not depend on how many are added at once.
+ */
 function addProduct(
   values: Float32Array,
   firstRow: number,
   columns: number,
-  rank: number,
-  { a, b, scale }: { a: Float32Array; b: Float32Array; scale: number },
+  { a, b, ranks, scale }: Factors,
 ): void {
-  const sums = new Float64Array(columns);
-  for (let from = 0, row = firstRow; from < values.length; from += columns, row++) {
+  const [sums, nextSums] = [new Float64Array(columns), new Float64Array(columns)];
+  const none = new Float64Array(ranks);
+  for (let from = 0, row = firstRow; from < values.length; from += 2 * columns, row += 2) {
     sums.fill(0);
-    for (let k = 0; k < rank; k++) {
-      const factor = b[row * rank + k] as number;
-      const at = k * columns;
-      for (let column = 0; column < columns; column++)
-        sums[column] = (sums[column] as number) + factor * (a[at + column] as number);
-    }
-    for (let column = 0; column < columns; column++)
-      values[from + column] = (values[from + column] as number) + scale * (sums[column] as number);
+    nextSums.fill(0);
+    const one = b.subarray(row * ranks, (row + 1) * ranks);
+    const hasNext = from + columns < values.length;
+    const next = hasNext ? b.subarray((row + 1) * ranks, (row + 2) * ranks) : none;
+    for (let k = 0; k < ranks; k += ranksAtOnce)
+      addRanks(sums, nextSums, a.subarray(k * columns), one.subarray(k), next.subarray(k));
+    addScaled(values.subarray(from, from + columns), sums, scale);
+    if (hasNext) addScaled(values.subarray(from + columns, from + 2 * columns), nextSums, scale);
   }
+}
+
+/** Adds the products of the next `ranksAtOnce` ranks to the sums of two rows. */
+function addRanks(
+  sums: Float64Array,
+  nextSums: Float64Array,
+  a: Float64Array,
+  one: Float64Array,
+  next: Float64Array,
+): void {
+  const columns = sums.length;
+  const [f0, f1, f2, f3] = one as unknown as [number, number, number, number];
+  const [g0, g1, g2, g3] = next as unknown as [number, number, number, number];
+  for (let column = 0; column < columns; column++) {
+    const a0 = a[column] as number;
+    const a1 = a[column + columns] as number;
+    const a2 = a[column + 2 * columns] as number;
+    const a3 = a[column + 3 * columns] as number;
+    sums[column] = (sums[column] as number) + f0 * a0 + f1 * a1 + f2 * a2 + f3 * a3;
+    nextSums[column] = (nextSums[column] as number) + g0 * a0 + g1 * a1 + g2 * a2 + g3 * a3;
+  }
+}
+
+function addScaled(row: Float32Array, sums: Float64Array, scale: number): void {
+  for (let column = 0; column < sums.length; column++)
+    row[column] = (row[column] as number) + scale * (sums[column] as number);
 }
 
 /** The files that are read, each opened once. */
