@@ -1,6 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { advancePassRates, drawDemonstrations, drawTasks } from '../../src/rl/curriculum.js';
+import {
+  advancePassRates,
+  drawDemonstrations,
+  drawTasks,
+  roundedUp,
+  wasRoundedUp,
+} from '../../src/rl/curriculum.js';
 
 type DrawInput = Parameters<typeof drawTasks>[0];
 
@@ -82,6 +88,40 @@ describe('the curriculum', () => {
           Math.ceil(maxShare * count),
         );
       }
+  });
+
+  test('gives a pool no slot more for a product that rounds above a whole number', () => {
+    const pools = environments({ a: 500, b: 500, c: 500 });
+    const state = { pass_rates: { a: 0.5, b: 0, c: 1 }, cursors: {} };
+    const most = (maxShare: number, count: number, change: object = {}): number | undefined =>
+      slotsOf(draw({ pools, state, count, rules: { floor: 0.001, maxShare, ...change } }))['a'];
+    expect(0.55 * 100).toBeGreaterThan(55);
+    expect(most(0.55, 100)).toBe(55);
+    expect(most(0.56, 25)).toBe(14);
+    expect(most(0.55, 100, { roundedUp: wasRoundedUp })).toBe(56);
+  });
+
+  test('rounds shares up as exact fractions, and otherwise as earlier versions did', () => {
+    const share = fc
+      .integer({ min: 1, max: 5 })
+      .chain((digits) =>
+        fc.record({ digits: fc.constant(digits), numerator: fc.integer({ min: 1, max: 10 ** digits }) }),
+      );
+    fc.assert(
+      fc.property(share, fc.integer({ min: 1, max: 20_000 }), ({ digits, numerator }, slots) => {
+        const whole = 10n ** BigInt(digits);
+        const product = BigInt(numerator) * BigInt(slots);
+        const exact = Number((product + whole - 1n) / whole);
+        // As a spec has it: a decimal fraction.
+        const written = Number(`${numerator}e-${digits}`);
+        expect(roundedUp(written, slots)).toBe(exact);
+        if (product % whole !== 0n) expect(wasRoundedUp(written, slots)).toBe(exact);
+      }),
+      { numRuns: 5_000 },
+    );
+    for (let pools = 1; pools <= 300; pools++)
+      for (let slots = 1; slots <= 300; slots++)
+        expect(roundedUp(1 / pools, slots)).toBe(Math.ceil(slots / pools));
   });
 
   test('gives equal shares to pools that are too few for the largest share', () => {

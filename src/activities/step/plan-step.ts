@@ -6,6 +6,7 @@ import type { OrchestratorDeps } from '../orchestrator-deps.js';
 import { rebasedPlan } from './rebased-step.js';
 import { planOf, type PlanSources, type StepBefore } from './step-plan.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
+import { wasRoundedUp } from '../../rl/curriculum.js';
 import { wasPass } from '../../rl/pass.js';
 import type { ControlRecord, ControlState } from '../../spec/records/control-records.js';
 import type { PlanRecord } from '../../spec/records/plan.js';
@@ -92,13 +93,25 @@ export async function makePlan(
     reference: async () => (await referenceOf(store, run)).weights,
   };
   let plan = await planOf(sources);
-  if (stored && !hasSameRates(plan, stored)) plan = await planOf({ ...sources, passes: wasPass });
+  if (stored && !isSameDraw(plan, stored))
+    for (const earlier of earlierRules) {
+      const other = await planOf({ ...sources, ...earlier });
+      if (isSameDraw(other, stored)) plan = other;
+    }
   return needsVersion4(plan) ? { ...plan, schema: 'longhaul.plan/4' } : plan;
 }
 
-/** False also for a plan of an earlier version, which counted no reward between 1 − tolerance and 1 as a pass. */
-function hasSameRates(plan: PlanRecord, stored: PlanRecord): boolean {
-  return canonicalText(plan.curriculum.pass_rates) === canonicalText(stored.curriculum.pass_rates);
+/** How earlier versions counted rewards between 1 − tolerance and 1, and a `max_share` whose product rounds above a whole number. */
+const earlierRules: Pick<PlanSources, 'passes' | 'roundedUp'>[] = [
+  { passes: wasPass },
+  { roundedUp: wasRoundedUp },
+  { passes: wasPass, roundedUp: wasRoundedUp },
+];
+
+function isSameDraw(plan: PlanRecord, stored: PlanRecord): boolean {
+  const drawn = (one: PlanRecord): string =>
+    canonicalText([one.curriculum, one.kind === 'grpo' ? one.slots : null]);
+  return drawn(plan) === drawn(stored);
 }
 
 /** Whether a worker that knows version 3 alone would take the step for another one. All other plans keep their version, and their digests. */

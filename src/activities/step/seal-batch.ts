@@ -5,7 +5,7 @@ import type { NodeDeps } from '../node-deps.js';
 import { rebasedBatch } from './rebased-step.js';
 import { type EpisodeTokens, tokensOf } from './sent-figures.js';
 import { readStepGroups, valueOf } from './step-groups.js';
-import { nextWave, wavesOf } from './waves.js';
+import { nextWave, wavesLike } from './waves.js';
 import { currentScope } from '../attempt/scope.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
 import type { BatchIdentity } from '../../spec/records/update.js';
@@ -77,7 +77,7 @@ async function episodesOf(
   if (!plan.dynamic_sampling) return groups;
   const data = await runs.get(plan.run);
   const outcomes = groups.map((episodes) => episodes.map(valueOf));
-  const made = wavesOf(plan, outcomes, data);
+  const made = wavesLike(waves, plan, outcomes, data);
   for (const [index, wave] of waves.entries()) {
     const key = waveKey(plan.run, plan.step, wave.wave);
     if (!made[index] || recordDigest(made[index]) !== recordDigest(wave))

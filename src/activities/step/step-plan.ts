@@ -5,7 +5,7 @@ import { phaseAt } from '../run/phases.js';
 import type { RunData } from '../../data/run-data.js';
 import { drawSlots, dynamicSamplingOf, type PoolKind, poolOf, rulesOf } from './draw-slots.js';
 import { wavesOf } from './waves.js';
-import { advancePassRates, drawDemonstrations } from '../../rl/curriculum.js';
+import { advancePassRates, drawDemonstrations, type RoundedShare } from '../../rl/curriculum.js';
 import { constantWithWarmup, warmupThenDecay } from '../../rl/learning-rate.js';
 import { isPass } from '../../rl/pass.js';
 import { samplingOf } from '../../rl/sampling.js';
@@ -51,6 +51,8 @@ export interface PlanSources {
   rebases: PlanRecord | null;
   /** Which rewards count in the curriculum's pass rates; absent: those of this version. */
   passes?: (reward: number) => boolean;
+  /** How many slots `max_share` allows; absent: as in this version. */
+  roundedUp?: RoundedShare;
   /** Digest of the KL term's reference weights; called only if the plan has such a term. */
   reference: () => Promise<Digest>;
 }
@@ -136,15 +138,16 @@ type GrpoPart = Pick<
 >;
 
 function grpoPart(
-  { own: { step }, data, before, passes = isPass }: PlanSources,
+  sources: PlanSources,
   index: number,
   { generator, trainer }: Pick<RunSpec, 'generator' | 'trainer'>,
 ): GrpoPart {
+  const { own, data, before, roundedUp } = sources;
   const { by = 'template' } = trainer.curriculum ?? {};
-  const { pass_rates, cursors } = curriculumAfter(before, by, data, passes);
-  const rules = rulesOf(trainer);
+  const { pass_rates, cursors } = curriculumAfter(sources, by);
+  const rules = { ...rulesOf(trainer), roundedUp };
   const drawn = drawSlots(data, {
-    ...{ step, by, rules, state: { pass_rates, cursors } },
+    ...{ step: own.step, by, rules, state: { pass_rates, cursors } },
     count: trainer.train_batch_size,
   });
   return {
@@ -184,15 +187,13 @@ function resetIsDue(before: StepBefore | null, index: number): boolean {
  * in the parent of a fork.
  */
 function curriculumAfter(
-  before: StepBefore | null,
+  { before, data, passes = isPass, roundedUp }: PlanSources,
   by: PoolKind,
-  data: PlanSources['data'],
-  passes: (reward: number) => boolean,
 ): CurriculumState {
   const isKept = before?.plan.kind === 'grpo' && (before.plan.curriculum.by ?? 'template') === by;
   if (before?.plan.kind !== 'grpo' || !isKept) return { pass_rates: {}, cursors: {} };
   const { outcomes } = before.identity;
-  const { slots, curriculum } = withWaves(before.plan, wavesOf(before.plan, outcomes, data));
+  const { slots, curriculum } = withWaves(before.plan, wavesOf(before.plan, outcomes, data, roundedUp));
   const groups = slots.map((slot, index) => ({
     pool: poolOf(slot, by),
     rewards: (outcomes[index] ?? []).map((value) => (value === null ? null : Number(passes(value)))),

@@ -1,7 +1,7 @@
 // Checks the waves of a step: each is planned again from the plan and the outcomes before it.
 import type { GrpoPlan } from '../../spec/records/plan.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
-import { withWaves } from '../../spec/records/wave.js';
+import { type WaveRecord, withWaves } from '../../spec/records/wave.js';
 import { waveKey, wavesFolder } from '../objects/layout.js';
 import { recordDigest } from '../records/canonical.js';
 import { readable } from './audit-report.js';
@@ -16,14 +16,21 @@ export async function checkWaves(
   const { run, step } = plan;
   const keys = new Set<string>();
   for await (const { key } of store.list(wavesFolder(run, step))) keys.add(key);
+  const waves: WaveRecord[] = [];
+  for (let n = 1; keys.has(waveKey(run, step, n)); n++) {
+    const wave = await report.read(store, waveKey(run, step, n), 'wave');
+    if (!wave) break;
+    waves.push(wave);
+  }
+  const remade = (): Promise<WaveRecord[]> => make.waves(waves, plan, identity.outcomes);
   const made =
     plan.dynamic_sampling === undefined
       ? []
-      : ((await readable(report, wavesFolder(run, step), () => make.waves(plan, identity.outcomes))) ?? []);
+      : ((await readable(report, wavesFolder(run, step), remade)) ?? []);
   for (const wave of made) {
     const key = waveKey(run, step, wave.wave);
     keys.delete(key);
-    const stored = await report.read(store, key, 'wave');
+    const stored = waves[wave.wave - 1];
     if (!stored) report.add('R7', key, 'the wave is missing');
     else if (recordDigest(stored) !== recordDigest(wave))
       report.add(

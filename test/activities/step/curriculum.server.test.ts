@@ -4,13 +4,15 @@ import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
+import { makePlan } from '../../../src/activities/step/plan-step.js';
 import { planOf } from '../../../src/activities/step/step-plan.js';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { generateTasks } from '../../../src/environments/apps/generate.js';
 import type { Task } from '../../../src/spec/records/task.js';
-import type { GrpoPlan } from '../../../src/spec/records/plan.js';
+import { wasRoundedUp } from '../../../src/rl/curriculum.js';
+import type { GrpoPlan, PlanRecord } from '../../../src/spec/records/plan.js';
 import { foldControl } from '../../../src/store/runs/control-records.js';
-import { readUpdate } from '../../../src/store/runs/run-records.js';
+import { readPlan, readUpdate } from '../../../src/store/runs/run-records.js';
 import { lastSftStep, run, specFor, writeData } from '../fixture.js';
 import { harness, useHarness } from '../own-harness.js';
 import { collect, passed, planned, setOutcome, step, update } from './grpo-step.js';
@@ -100,6 +102,29 @@ describe('a curriculum', () => {
   it('by template with factors is checked, too', async () => {
     await threeSteps(withTrainer({ curriculum: { weights: { tracker: 3 }, max_share: 0.6 } }));
     await expectChecked();
+  });
+
+  it('that an earlier version gave a slot too many is known again; a changed plan is not', async () => {
+    const curriculum = { by: 'env', max_share: 0.56, weights: { tracker: 1e6 } };
+    await harness.open(withTrainer({ curriculum, train_batch_size: 25 }));
+    await harness.advance(lastSftStep);
+    const { plan } = await planned(step);
+    expect(perEnvironment(plan)).toEqual({ tracker: 14, booking: 11 });
+    const data = await harness.orchestrator.runs.get(run);
+    const { identity } = await readUpdate(harness.store, run, step - 1);
+    const { record: before } = await readPlan(harness.store, run, step - 1, identity.plan);
+    const earlier = await planOf({
+      ...{ own: plan, data, control: foldControl([]), before: { plan: before, identity }, rebases: null },
+      reference: () => Promise.reject(new Error('the plan has no KL term')),
+      roundedUp: wasRoundedUp,
+    });
+    expect(perEnvironment(earlier as GrpoPlan)).toEqual({ tracker: 15, booking: 10 });
+    const remade = (stored: PlanRecord) => makePlan(harness.orchestrator, stored, [], stored);
+    for (const stored of [plan, { ...plan, ...earlier }]) {
+      const { slots, curriculum: drawn } = stored as GrpoPlan;
+      expect(await remade(stored)).toMatchObject({ slots, curriculum: drawn });
+    }
+    expect(await remade({ ...plan, curriculum: { ...plan.curriculum, cursors: {} } })).toEqual(plan);
   });
 
   it('begins again in a fork whose parent kept rates by something else', async () => {

@@ -138,7 +138,7 @@ def draw(step, count, planned, earlier, by, rules, rates, cursors):
     weights = {name: weight_of(name) * rules.get("weights", {}).get(env_of(name), 1) for name in names}
     turns = by_units({env_of(name) for name in names})
     total = len(earlier) + count
-    most = math.ceil(rules["max_share"] * total) if "max_share" in rules else total
+    most = math.ceil(rules["max_share"] * total - 1e-9) if "max_share" in rules else total
     taken = {name: [[t["task_key"] for t in pools[name]].index(s["task_key"]) for s in earlier if pool_of(s) == name] for name in names}
     slots = []
     for s in range(len(earlier), total):

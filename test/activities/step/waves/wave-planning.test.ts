@@ -1,10 +1,11 @@
 // Which waves follow from a step's outcomes, and which groups its batch takes.
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { nextWave, wavesOf } from '../../../../src/activities/step/waves.js';
+import { nextWave, wavesLike, wavesOf } from '../../../../src/activities/step/waves.js';
 import type { RunData } from '../../../../src/data/run-data.js';
 import type { GrpoPlan } from '../../../../src/spec/records/plan.js';
-import { groupsInBatch, withWaves } from '../../../../src/spec/records/wave.js';
+import { wasRoundedUp } from '../../../../src/rl/curriculum.js';
+import { groupsInBatch, type WaveRecord, withWaves } from '../../../../src/spec/records/wave.js';
 import { recordsOfAllKinds } from '../../../store/fixtures.js';
 
 const keys = Array.from({ length: 40 }, (_, index) => `t${index}`);
@@ -65,6 +66,44 @@ describe('a wave', () => {
     const plan = planWith({ type: 'replace', wanted: 3 });
     expect(nextWave(plan, [], outcomes(3), data)).toBeNull();
     expect(nextWave(plan, [], outcomes(2), data)?.slots).toHaveLength(4);
+  });
+
+  test('as an earlier version rounded its largest share is known again, and no other wave is', () => {
+    const pools = new Map(
+      ['a', 'b', 'c'].map((name) => [name, Array.from({ length: 400 }, (_, index) => `${name}${index}`)]),
+    );
+    const many = {
+      record: { seed: 7 },
+      trainTasks: { template: pools, env: pools },
+      taskByKey: new Map(
+        [...pools].flatMap(([name, own]) =>
+          own.map((task_key) => [task_key, { task_key, env_key: 'tracker', template: name }] as const),
+        ),
+      ),
+    } as unknown as typeof data;
+    const plan: GrpoPlan = {
+      ...planWith({ max_share: 0.55, floor: 0.0001, wanted: 50 }),
+      slots: pools
+        .get('a')!
+        .slice(0, 50)
+        .map((task_key, slot) => ({
+          ...{ slot, task_key, env_key: 'tracker', template: 'a', seed: slot },
+        })),
+      curriculum: { pass_rates: { a: 0.5, b: 0, c: 1 }, cursors: { a: 50 } },
+    };
+    const all = outcomes(0, 100);
+    const most = (waves: readonly WaveRecord[]): number =>
+      withWaves(plan, waves).slots.filter(({ template }) => template === 'a').length;
+    const [made, earlier] = [wavesOf(plan, all, many), wavesOf(plan, all, many, wasRoundedUp)];
+    expect(most(made.slice(0, 1))).toBe(55);
+    expect(most(earlier.slice(0, 1))).toBe(56);
+    for (const stored of [made, earlier]) {
+      expect(wavesLike(stored, plan, all, many)).toEqual(stored);
+      expect(wavesLike(stored.slice(0, 1), plan, all, many)).toEqual(stored);
+      const changed = stored.map((wave) => ({ ...wave, cursors: { a: 1 } }));
+      expect(wavesLike(changed, plan, all, many)).toEqual(made);
+    }
+    expect(wavesLike([], plan, all, many)).toEqual(made);
   });
 
   test('follows from the outcomes before it alone', () => {
