@@ -19,7 +19,7 @@ import { inputOfWorkflow } from '../train/workflow-input.js';
 import { refuseLargeInput } from '../workflow-input-size.js';
 import { waitingFor, waitingLine } from '../waiting-text.js';
 import { addReaders } from './data-readers.js';
-import { countsText, excludedText } from './dataset-text.js';
+import { countsText, excludedText, untaughtLines } from './dataset-text.js';
 
 interface PrepareFlags extends TemporalFlags {
   detach?: boolean;
@@ -117,9 +117,7 @@ function resultText({
     `${dataset}: ${train_tasks} training tasks, ${held_out_tasks} held out`,
     `left out: ${excludedText(excluded)}`,
     `demonstrations, by kind: ${countsText(demonstrations)}`,
-    ...Object.entries(untaught).map(
-      ([reason, count]) => `not solved by the teacher: ${count} ${count === 1 ? 'task' : 'tasks'}, ${reason}`,
-    ),
+    ...untaughtLines(untaught),
     ...warnings.map((warning) => `warning: ${warning}`),
     `look at it: longhaul data show ${dataset}`,
     `train on it: in a run's spec, data: {source: ${dataset}}`,

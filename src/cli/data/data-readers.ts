@@ -9,6 +9,7 @@ import {
   readDatasetItems,
   requirePrepared,
 } from '../../data/prepared-dataset.js';
+import { untaughtReasons } from '../../data/preparation/solved-tasks.js';
 import type { Exclusion } from '../../data/task-selection.js';
 import { requireNewFolder } from '../../policy/model-export.js';
 import { InvalidSpec } from '../../spec/invalid-spec.js';
@@ -64,8 +65,11 @@ export function addReaders(data: Command): void {
           throw attempt ? new Error(`${(error as Error).message}\n${attemptText(attempt)}`) : error;
         });
         const { manifest, gathered, excluded } = contents;
+        const untaught = gathered === null ? {} : await untaughtReasons(store, gathered);
         console.log(
-          flags.json ? JSON.stringify({ manifest, gathered, excluded }) : printable(showText(contents)),
+          flags.json
+            ? JSON.stringify({ manifest, gathered, excluded, untaught })
+            : printable(showText({ ...contents, untaught })),
         );
       }),
     );
@@ -113,7 +117,7 @@ function attemptsPlace(command: Command, flags: ReaderFlags, { address }: Object
   };
 }
 
-async function contentsOf(store: ObjectStore, id: string): Promise<DatasetContents> {
+async function contentsOf(store: ObjectStore, id: string): Promise<Omit<DatasetContents, 'untaught'>> {
   const manifest = await requirePrepared(store, id, '', 'the store');
   const { name, version } = datasetParts(id);
   const gathered: GatheredRecord | null = await readRecord(store, gatheredKey(name, version), 'gathered');

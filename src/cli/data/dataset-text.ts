@@ -13,6 +13,8 @@ export interface DatasetContents {
   gathered: GatheredRecord | null;
   tasks: readonly Task[];
   excluded: readonly Exclusion[];
+  /** Number of tasks that the teacher did not solve, by what came of its tries. */
+  untaught: Readonly<Record<string, number>>;
 }
 
 const shownReasons = 12;
@@ -40,6 +42,17 @@ export function excludedText(counts: Readonly<Record<string, number>>): string {
   return countsText(Object.fromEntries(named));
 }
 
+/** `not solved by the teacher: 2 tasks, graded 0 at best in 3 tries`; one line for each reason. */
+export function untaughtLines(untaught: Readonly<Record<string, number>>): string[] {
+  const entries = Object.entries(untaught);
+  const lines = entries.slice(0, shownReasons).map(([reason, count]) => `${tasksText(count)}, ${reason}`);
+  const others = entries.slice(shownReasons).reduce((sum, [, count]) => sum + count, 0);
+  if (others > 0) lines.push(`${tasksText(others)}, for ${entries.length - shownReasons} more reasons`);
+  return lines.map((line) => `not solved by the teacher: ${line}`);
+}
+
+const tasksText = (count: number): string => `${whole(count)} ${count === 1 ? 'task' : 'tasks'}`;
+
 export function listText(manifests: readonly DatasetManifest[]): string {
   if (manifests.length === 0) return 'no dataset is prepared here; make one: longhaul data prepare FILE';
   return textTable([
@@ -53,7 +66,7 @@ export function listText(manifests: readonly DatasetManifest[]): string {
   ]);
 }
 
-export function showText({ manifest, gathered, tasks, excluded }: DatasetContents): string {
+export function showText({ manifest, gathered, tasks, excluded, untaught }: DatasetContents): string {
   const environments = [...new Set(tasks.map(({ env_key }) => env_key))].sort();
   const sources = (gathered?.sources ?? []).map(
     ({ path, size, sha256 }) => `from ${path}: ${whole(size)} bytes, sha256 ${sha256.slice(0, 12)}`,
@@ -70,6 +83,7 @@ export function showText({ manifest, gathered, tasks, excluded }: DatasetContent
     `${manifest.name}@${manifest.version}: ${whole(manifest.train_tasks)} training tasks, ${whole(manifest.held_out_tasks)} held out`,
     ...sources,
     `${whole(manifest.prepared?.solved ?? 0)} tasks with solutions, given or taught, were checked on their environments`,
+    ...untaughtLines(untaught),
     `demonstrations, by kind: ${countsText(manifest.demonstrations)}`,
     ...datasetWarnings(tasks).map((warning) => `warning: ${warning}`),
     '',

@@ -16,6 +16,7 @@ import { parseDatasetSpec } from '../../../src/spec/dataset-spec.js';
 import type { OpenedStore } from '../../../src/store/evaluations/folded-evaluations.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { counterTask, startCounterServer, token } from '../../environments/stand-in.js';
+import { longhaul } from '../../support/command-line.js';
 import { environmentWith } from '../../support/environment-variables.js';
 import { scratchFolder } from '../../support/scratch-folder.js';
 
@@ -200,6 +201,28 @@ describe('a teacher', () => {
         /^no grade in 2 tries: no answer of the teacher: .* does not answer as a chat endpoint/,
       ),
     ]);
+    const show = (...flags: string[]) =>
+      longhaul(['data', 'show', 'taught@g2', '--store', store.address, ...flags], { cwd: folder });
+    const { output } = await show();
+    for (const reason of Object.keys(result.untaught ?? {}))
+      expect(output).toContain(`not solved by the teacher: 1 task, ${reason}\n`);
+    const shown = JSON.parse((await show('--json')).output) as { untaught: unknown };
+    expect(shown.untaught).toEqual(result.untaught);
+  });
+
+  it('that solves all tasks is not named by data show', async () => {
+    answer = (messages) => {
+      const turns = messages.filter(({ role }) => role === 'assistant').length;
+      return said(
+        turns < Number(/Count to (\d+)/.exec(messages[1]?.content ?? '')?.[1]) ? increment : '<done>',
+      );
+    };
+    await prepare(specOf('shown'));
+    const { output } = await longhaul(['data', 'show', 'taught@shown', '--store', store.address], {
+      cwd: folder,
+    });
+    expect(output).toContain('4 tasks with solutions');
+    expect(output).not.toContain('not solved by the teacher');
   });
 
   it('that calls tools by OpenAI’s fields is read', async () => {
