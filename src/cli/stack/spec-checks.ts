@@ -13,6 +13,7 @@ import { readSpecFile } from '../../spec/spec-input.js';
 import { readRunIfAny } from '../../store/runs/run-records.js';
 import { openExistingStore, storeFolderProblem } from '../output.js';
 import { check, type CheckResult, probeEnvironments } from './doctor-checks.js';
+import { demonstrationsText } from './demonstration-checks.js';
 import { fleetText, playedEnvironment } from './environment-checks.js';
 
 interface SpecPlace {
@@ -41,7 +42,7 @@ export function specChecks(
   // Read once: a task file may be large, and in a bucket.
   const reading = readTasks(spec, store);
   // The check of the spec says why the tasks cannot be read.
-  const known = reading.catch((): ReadTasks => noTasks());
+  const known = reading.catch((): DataFiles => noTasks());
   const environments = spec.environments.map((environment) => {
     const { env_key, url, grading_token_env } = environment;
     return check(`environment ${env_key}`, async () => {
@@ -61,20 +62,34 @@ export function specChecks(
         : playedEnvironment({ ...environment, url }, (await known).tasks, spec);
     });
   });
+  const model = checkedModel(spec);
+  const format = model.then(
+    (found) => found.format,
+    () => null,
+  );
+  // A server may have one place only, which these checks need before.
+  const played = Promise.all(environments);
+  const demonstrations = (): Promise<CheckResult> =>
+    check('demonstrations', async () => {
+      await played;
+      const files = await reading.catch(() => {
+        throw new Error('unknown, because the data cannot be read');
+      });
+      return demonstrationsText(files, spec.environments, await format);
+    });
   return [
     check('spec', async () => soundText(path, (await reading).tasks)),
-    check('model', () => modelText(spec)),
+    check('model', async () => modelText(spec, await model)),
     check('run', () => runText(spec, store)),
     ...environments,
+    ...(spec.data.demonstrations === undefined ? [] : [demonstrations()]),
   ];
 }
 
-type ReadTasks = Pick<DataFiles, 'tasks' | 'verifiers'>;
-
-const noTasks = (): ReadTasks => ({ tasks: [], verifiers: new Map() });
+const noTasks = (): DataFiles => ({ tasks: [], demonstrations: [], verifiers: new Map() });
 
 /** Throws what the start of a run would throw. Built-in tasks are made by the run. */
-async function readTasks(spec: RunSpec, store: string): Promise<ReadTasks> {
+async function readTasks(spec: RunSpec, store: string): Promise<DataFiles> {
   const { source, tasks } = spec.data;
   if (source !== undefined)
     return { ...noTasks(), tasks: await checkedPrepared(await openExistingStore(store), spec, source) };
@@ -87,9 +102,10 @@ function soundText(path: string, tasks: readonly Task[]): string {
   return `${path} is sound: ${tasks.length - heldOut} training tasks, ${heldOut} held out`;
 }
 
-async function modelText(spec: RunSpec): Promise<string> {
-  const { folder, tokenizer, template, format } = await checkedModel(spec);
-  const { max_sequence_length } = spec.generator;
+function modelText(
+  { generator: { max_sequence_length } }: RunSpec,
+  { folder, tokenizer, template, format }: Awaited<ReturnType<typeof checkedModel>>,
+): string {
   const isDropped = loadChatTemplate(template, loadTokenizer(tokenizer)).dropsThinking();
   return [
     folder === null

@@ -98,3 +98,49 @@ test('a tokenizer that is not there is refused', async () => {
   const { model } = await outcomes(parseRunSpec({ ...own, model: { ...own.model, tokenizer } }));
   expect(model).toMatch(/^WRONG: [^]*model\.tokenizer: there is no file/);
 });
+
+test('demonstrations whose environment cannot list its tools are refused, as by the start of a run', async () => {
+  const [tasks, demonstrations] = ['shown-tasks.jsonl', 'shown.jsonl'].map((name) => join(folder, name)) as [
+    string,
+    string,
+  ];
+  const call = (name: string) => `<tool_call>{"name": "${name}", "arguments": {}}</tool_call>`;
+  const shown = (env_key: string, ...calls: string[]) => ({
+    ...{ kind: 'teacher', env_key },
+    messages: [
+      { role: 'user', content: 'Do it.' },
+      ...calls.flatMap((name) => [
+        { role: 'assistant', content: call(name) },
+        { role: 'tool', content: 'done' },
+      ]),
+      { role: 'assistant', content: 'Did it. <done>' },
+    ],
+  });
+  const write = (path: string, rows: object[]): void =>
+    writeFileSync(path, rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
+  write(tasks, [task('a', 'train', 'tracker'), task('b', 'held_out', 'tracker')]);
+  const environments = [{ env_key: 'tracker' }, { env_key: 'away', url: 'http://127.0.0.1:9' }];
+  const data = { tasks, demonstrations, eval_tasks: 1, final_eval_tasks: 1 };
+  const spec = parseRunSpec({ ...own, environments, data });
+  const found = async (...rows: object[]) => {
+    write(demonstrations, rows);
+    return (await outcomes(spec))['demonstrations'];
+  };
+  expect(await found(shown('tracker', 'list_issues'))).toBe(
+    'ok: 1 demonstration; their tools are listed by tracker',
+  );
+  expect(await found(shown('tracker', 'delete_all', 'delete_all'), shown('tracker', 'delete_all'))).toBe(
+    'ok: 2 demonstrations; their tools are listed by tracker; some call tools that their environment does not list: delete_all of tracker (2)',
+  );
+  expect(await found(shown('mail'))).toMatch(
+    /^WRONG: [^]*demonstrations name the environment "mail", which is not listed/,
+  );
+  expect(await found(shown('away'))).toMatch(
+    /^WRONG: [^]*demonstrations name the environment "away", but no task does/,
+  );
+  write(tasks, [task('a', 'train', 'tracker'), task('b', 'held_out', 'tracker'), task('c', 'train', 'away')]);
+  expect(await found(shown('away'))).toMatch(/^WRONG: [^]*tools of the environment "away" cannot be listed/);
+  write(tasks, [{}]);
+  expect(await found(shown('tracker'))).toBe('WRONG: unknown, because the data cannot be read');
+  expect(await outcomes(parseRunSpec(own))).not.toHaveProperty('demonstrations');
+}, 60_000);
