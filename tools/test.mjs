@@ -4,7 +4,7 @@
 // engine's tests under sanitizers, the engine's fuzzers, which continue from their last corpus, and mutations of its kernels. With a file, project
 // or name filter for vitest, only the matching tests run, of whatever kind.
 import { spawn } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { cacheRoot, checkoutKey, contentKey, repository } from './steps/cache.mjs';
@@ -61,12 +61,13 @@ function count(passed) {
 async function checkSources() {
   const rules = ['eslint.config.js', 'tools/lint', 'tsconfig.json', 'package-lock.json'];
   if (all) rules.push('src', 'test', 'bench', 'examples');
-  const key = contentKey(rules.map((path) => join(repository, path)));
+  const linted = `eslint-${all ? 'all' : 'rules'}-${contentKey(rules.map((path) => join(repository, path)))}`;
+  removeOldLinterCaches(linted);
   const cached = (name) => [
     ...['--cache', '--cache-strategy', 'content'],
     ...['--cache-location', join(checksFolder, name)],
   ];
-  await check('linter', 'eslint/bin/eslint.js', ...cached(`eslint-${key}`), '.');
+  await check('linter', 'eslint/bin/eslint.js', ...cached(linted), '.');
   await check(
     'formatting',
     'prettier/bin/prettier.cjs',
@@ -82,6 +83,15 @@ async function checkSources() {
     ...['--noEmit', '-p', 'tsconfig.json'],
     ...['--incremental', '--tsBuildInfoFile', join(checksFolder, 'types.tsbuildinfo')],
   );
+}
+
+/** A cache of earlier rules is never read again. The newest one of each of the two kinds stays. */
+function removeOldLinterCaches(kept) {
+  if (!existsSync(checksFolder)) return;
+  const other = all ? 'eslint-rules-' : 'eslint-all-';
+  for (const name of readdirSync(checksFolder))
+    if (name.startsWith('eslint-') && !name.startsWith(other) && name !== kept)
+      rmSync(join(checksFolder, name), { force: true });
 }
 
 async function nightlyEngineChecks() {
