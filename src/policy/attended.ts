@@ -22,10 +22,7 @@ export interface AttemptScope {
 
 /** The part of a scope that code below the activities needs. */
 export type Attended = Pick<AttemptScope, 'signal' | 'progress'> &
-  Partial<Pick<AttemptScope, 'uses' | 'restored'>> & {
-    /** True if the run itself asks; then its trained model on a server may be used (R33). */
-    trains?: boolean;
-  };
+  Partial<Pick<AttemptScope, 'uses' | 'restored'>>;
 
 /** The cost of restoring a state in the engine. */
 export type Restored = Required<Pick<Recovery, 'restore' | 'replay'>>;

@@ -18,6 +18,7 @@ import type {
   CommittedState,
   Provenance,
   StateKeeper,
+  StateReader,
   StepUpdate,
 } from './state-keeper.js';
 import { StateRestorer } from './state-restorer.js';
@@ -63,7 +64,7 @@ class NativeStates implements StateKeeper {
     return held;
   }
 
-  hold({ run, step, state }: CommittedState, attempt: Attended): Promise<void> {
+  hold({ run, step, state }: CommittedState, _reader: StateReader, attempt: Attended): Promise<void> {
     return this.restorer.restore(run, step, state, attempt);
   }
 

@@ -3,7 +3,14 @@ import type { PolicyEngine, UpdateResult } from '../engine/policy-engine.js';
 import { otherNumerics } from './numerics.js';
 import type { Attended } from './attended.js';
 import { beginSpan, span } from '../base/spans.js';
-import type { BaseState, CommittedState, Provenance, StateKeeper, StepUpdate } from './state-keeper.js';
+import type {
+  BaseState,
+  CommittedState,
+  Provenance,
+  StateKeeper,
+  StateReader,
+  StepUpdate,
+} from './state-keeper.js';
 import type { StateLock } from '../engine/native/state-lock.js';
 import { sameNumerics } from '../spec/records/numerics.js';
 import type { Digest } from '../spec/records/parts.js';
@@ -37,6 +44,7 @@ export class PolicyHolder {
   async withState<T>(
     run: string,
     step: number,
+    reader: StateReader,
     use: (state: Digest) => Promise<T>,
     attempt: Attended = unattended,
   ): Promise<T> {
@@ -64,7 +72,8 @@ export class PolicyHolder {
         if (done) return done.value;
         const restore = async (): Promise<void> => {
           // Another waiting caller may have restored the same state by now.
-          if ((await this.keeper.held()) !== state) await this.keeper.hold({ run, step, state }, attempt);
+          if ((await this.keeper.held()) !== state)
+            await this.keeper.hold({ run, step, state }, reader, attempt);
         };
         await ensuring.during(() => lock.exclusive(restore, attempt.signal));
       }
@@ -118,12 +127,12 @@ export class PolicyHolder {
     return this.keeper.apply(update);
   }
 
-  /** Saves the state outside the engine's memory and returns where. `written` is false if it was saved before. Removes nothing. */
+  /** For the run itself: saves the state outside the engine's memory and returns where. `written` is false if it was saved before. Removes nothing. */
   async keep(committed: CommittedState, attempt: Attended): Promise<{ path: string; written: boolean }> {
     const kept = await this.keeper.kept(committed);
     if (kept !== null) return { path: kept, written: false };
     const { run, step } = committed;
-    const path = await this.withState(run, step, () => this.keeper.keep(committed, attempt), attempt);
+    const path = await this.withState(run, step, 'run', () => this.keeper.keep(committed, attempt), attempt);
     return { path, written: true };
   }
 }

@@ -15,6 +15,9 @@ export interface CommittedState {
   state: Digest;
 }
 
+/** Who reads a state: the run itself, for which its trained model on a server may be used (R33), or anyone else. */
+export type StateReader = 'run' | 'visitor';
+
 /** State 0, as `longhaul.base` records it. */
 export interface BaseState {
   state: Digest;
@@ -53,7 +56,7 @@ export interface StateKeeper {
   weights(): Promise<Digest | null>;
   /** Loads the run's state 0 into the engine, and makes it available to other nodes. */
   holdBase(record: RunRecord, attempt: Attended): Promise<BaseState>;
-  hold(wanted: CommittedState, attempt: Attended): Promise<void>;
+  hold(wanted: CommittedState, reader: StateReader, attempt: Attended): Promise<void>;
   /**
    * Loads everything that `apply` needs for the update `stepId` of `before`. Does nothing if the engine has already applied that update.
    */

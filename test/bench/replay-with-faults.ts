@@ -85,7 +85,7 @@ export async function replayWithFaults(options: FaultyReplay): Promise<FalseZero
       );
       return { calm, outcome, failures: Object.values(failures).reduce((sum, count) => sum + count, 0) };
     };
-    const played = await holder.withState(run, step, (state) =>
+    const played = await holder.withState(run, step, 'visitor', (state) =>
       Promise.all(suite.tasks.map((_, slot) => play(state, slot))),
     );
     const value = (outcome: EpisodeRecord['outcome']): number | null =>

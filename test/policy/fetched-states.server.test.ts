@@ -48,7 +48,7 @@ const files = (): string[] =>
 test('a node keeps only a few of the states it fetched, in whatever order they were needed', async () => {
   const steps = Array.from({ length: last }, (_, index) => last - index);
   for (const step of [...steps, ...steps.reverse()]) {
-    await holder.withState(run, step, () => Promise.resolve());
+    await holder.withState(run, step, 'visitor', () => Promise.resolve());
     expect((await harness.engine.held())?.state).toBe(await readState(harness.store, run, step));
     expect(files().length).toBeLessThanOrEqual(statesKept);
     expect(files().some((name) => name.includes(`${String(step).padStart(6, '0')}.`))).toBe(true);
@@ -56,16 +56,16 @@ test('a node keeps only a few of the states it fetched, in whatever order they w
 });
 
 test('a node reuses the states it fetched last, and keeps the states it saved itself', async () => {
-  await holder.withState(run, 5, async (state) => {
+  await holder.withState(run, 5, 'visitor', async (state) => {
     await holder.states.prepare(run);
     await harness.engine.saveState(state, holder.states.path(run, { step: 5, state }));
   });
-  for (const step of [1, 2, 3, 4]) await holder.withState(run, step, () => Promise.resolve());
+  for (const step of [1, 2, 3, 4]) await holder.withState(run, step, 'visitor', () => Promise.resolve());
   expect((await holder.states.list(run)).map(({ step }) => step)).toEqual([5]);
   await harness.engine.restart();
   rmSync(join(harness.folder, 'store', 'checkpoints'), { recursive: true });
-  await holder.withState(run, 4, () => Promise.resolve());
-  await holder.withState(run, 5, () => Promise.resolve());
+  await holder.withState(run, 4, 'visitor', () => Promise.resolve());
+  await holder.withState(run, 5, 'visitor', () => Promise.resolve());
   expect(said.slice(-2).map((line) => line.replace(/^.*: /, ''))).toEqual([
     'its saved state',
     'its saved state',

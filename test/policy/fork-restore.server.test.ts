@@ -20,7 +20,7 @@ test('a fork is restored from its parent’s newest checkpoint before the fork, 
   const record = { ...(await readRun(store, run)), run: 'fork', name: 'fork', lineage };
   await adoptOrCreate(store, runKey('fork'), 'run', record);
   const { holder } = harness.secondNode();
-  await holder.withState('fork', 3, () => Promise.resolve());
+  await holder.withState('fork', 3, 'visitor', () => Promise.resolve());
   expect((await holder.engine.held())?.state).toBe(lineage.state);
   expect(harness.said.at(-1)).toBe('restored fork step 3: checkpoint 2 and 1 logged updates');
 });

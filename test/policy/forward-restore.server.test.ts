@@ -43,7 +43,7 @@ function watched(deps: NativeNode, wrong = 0): string[] {
 }
 
 async function hold({ holder }: NativeNode, step: number, name = run): Promise<void> {
-  await holder.withState(name, step, () => Promise.resolve());
+  await holder.withState(name, step, 'visitor', () => Promise.resolve());
   expect((await holder.engine.held())?.state).toBe(await readState(harness.store, name, step));
 }
 
@@ -99,7 +99,7 @@ describe('a node that holds an earlier state of the run', () => {
     const progress = (details?: unknown): void => {
       if ((details as { replayed?: number }).replayed === 1) stop.abort(new Error('cut off'));
     };
-    const cut = helper.holder.withState(run, learning, () => Promise.resolve(), {
+    const cut = helper.holder.withState(run, learning, 'visitor', () => Promise.resolve(), {
       signal: stop.signal,
       progress,
     });

@@ -83,7 +83,7 @@ function specOf(model: object = {}, generator: object = {}): Record<string, unkn
 }
 
 const hold = (step: number, deps: NodeDeps) =>
-  deps.holder.withState(run, step, (state) => Promise.resolve(state));
+  deps.holder.withState(run, step, 'visitor', (state) => Promise.resolve(state));
 const save = (step: number, deps = harness.node) =>
   harness.attempt('save', () => saveState(deps, { run, step, owner: 1 }));
 const upload = (step: number, deps = harness.node) =>
@@ -135,7 +135,7 @@ describe('a run from a folder', () => {
     const tokens = Array.from({ length: 60 }, (_token, i) => (i * 37) % 500);
     const assets = await readModelFolder(folder);
     const { engine } = harness.node.holder;
-    const trained = await harness.node.holder.withState(run, 2, async (state) => {
+    const trained = await harness.node.holder.withState(run, 2, 'visitor', async (state) => {
       await exportModel(engine, {
         ...{ state, to: adapter, dtype: 'F32', adapters: 'peft', base_model: folder },
         ...{
@@ -147,7 +147,7 @@ describe('a run from a folder', () => {
       });
       return engine.score({ state, tokens, temperature: 1 });
     });
-    const untrained = await harness.node.holder.withState(run, 0, (state) =>
+    const untrained = await harness.node.holder.withState(run, 0, 'visitor', (state) =>
       engine.score({ state, tokens, temperature: 1 }),
     );
 
@@ -162,7 +162,7 @@ describe('a run from a folder', () => {
     rmSync(adapter, { recursive: true });
     rmSync(folder, { recursive: true });
     const { holder } = second.secondNode();
-    const began = await holder.withState(run, 0, (state) =>
+    const began = await holder.withState(run, 0, 'visitor', (state) =>
       holder.engine.score({ state, tokens, temperature: 1 }),
     );
     const gap = (scores: number[]) =>
@@ -371,7 +371,7 @@ describe('an exported model', () => {
       ...({ to, dtype: 'F32', adapters: 'merged', maxPositionEmbeddings: 512 } as const),
       ...{ tokenizer: assets.tokenizer!, template: assets.chatTemplate!, eosTokens: assets.eosTokens },
     };
-    await holder.withState(run, 1, async (state) => {
+    await holder.withState(run, 1, 'visitor', async (state) => {
       const wrong = { ...request, state: 'f'.repeat(64) };
       await expect(exportModel(holder.engine, wrong)).rejects.toMatchObject({ code: 'WrongState' });
       expect(readdirSync(harness.folder).filter((name) => name.startsWith('exported'))).toEqual([]);
@@ -396,7 +396,7 @@ describe('an exported model', () => {
     const assets = await readModelFolder(folder);
     const exportedTo = async (name: string): Promise<unknown> => {
       const to = join(harness.folder, name);
-      await holder.withState(run, 1, (state) =>
+      await holder.withState(run, 1, 'visitor', (state) =>
         exportModel(holder.engine, {
           ...{ state, to, dtype: 'F32', adapters: 'merged', base_model: folder, maxPositionEmbeddings: null },
           ...{ tokenizer: assets.tokenizer!, template: assets.chatTemplate!, eosTokens: assets.eosTokens },

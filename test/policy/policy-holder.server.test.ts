@@ -49,7 +49,7 @@ const pathOf = async (step: number, deps = harness.node): Promise<string> =>
 
 /** Requests the state of `step`; returns the state that the engine then holds. */
 async function hold(step: number, deps = harness.node): Promise<string | undefined> {
-  await deps.holder.withState(run, step, () => Promise.resolve());
+  await deps.holder.withState(run, step, 'visitor', () => Promise.resolve());
   return (await deps.holder.engine.held())?.state;
 }
 
@@ -267,7 +267,7 @@ describe('a long restore', () => {
       if ((details as { replayed?: number }).replayed === 2) stop.abort(new Error('the run was cancelled'));
     };
     const attempt = { signal: stop.signal, progress };
-    const restoring = other.holder.withState(run, last, () => Promise.resolve('held'), attempt);
+    const restoring = other.holder.withState(run, last, 'visitor', () => Promise.resolve('held'), attempt);
     await expect(restoring).rejects.toThrow('the run was cancelled');
     expect(said).toEqual([0, 1, 2].map((replayed) => ({ restoring: last, replayed, of: last })));
     expect((await other.holder.engine.held())?.state).toBe(await readState(harness.store, run, 2));
@@ -280,7 +280,7 @@ describe('a long restore', () => {
     const attempt = { signal: stop.signal, progress: () => undefined };
     await holder.alone(run, 1, 'none', async () => {
       const waiting = [
-        holder.withState(run, 1, () => Promise.resolve(), attempt),
+        holder.withState(run, 1, 'visitor', () => Promise.resolve(), attempt),
         holder.alone(run, 1, 'none', () => Promise.resolve(), attempt),
       ];
       stop.abort(new Error('the run was cancelled'));
@@ -331,7 +331,7 @@ describe('states on disk', () => {
     mkdirSync(dirname(path), { recursive: true });
     writeFileSync(`${path}.0a1b2c3d4e5f.part`, 'half a state');
     utimesSync(`${path}.0a1b2c3d4e5f.part`, 0, 0);
-    await other.holder.withState(run, 1, () => Promise.resolve());
+    await other.holder.withState(run, 1, 'visitor', () => Promise.resolve());
     expect(readdirSync(dirname(path))).toEqual([basename(path)]);
   });
 

@@ -45,7 +45,7 @@ function wrongAtFirst(times: number): { deps: NativeNode; did: string[] } {
 }
 
 const hold = ({ holder }: NativeNode): Promise<void> =>
-  holder.withState(run, lastSftStep, () => Promise.resolve());
+  holder.withState(run, lastSftStep, 'visitor', () => Promise.resolve());
 
 describe('a restore that disagrees with a record', () => {
   it('is repeated from the same checkpoint on a fresh engine', async () => {

@@ -29,7 +29,7 @@ test('the last reader who has used the state tells it, and one who only looks do
     lock: createStateLock(),
   });
   const read = (name: string, until: Promise<void>) =>
-    holder.withState('tiny', 0, async () => {
+    holder.withState('tiny', 0, 'visitor', async () => {
       await until;
       said.push(name);
     });

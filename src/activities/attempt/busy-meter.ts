@@ -64,7 +64,7 @@ export function meteredKeeper(keeper: StateKeeper, meter: BusyMeter): StateKeepe
     prune: (committed, spare) => keeper.prune(committed, spare),
     problemOf: (committed, signal) => keeper.problemOf(committed, signal),
     holdBase: (record, attempt) => meter.during(() => keeper.holdBase(record, attempt)),
-    hold: (wanted, attempt) => meter.during(() => keeper.hold(wanted, attempt)),
+    hold: (...wanted) => meter.during(() => keeper.hold(...wanted)),
     holdForUpdate: (...wanted) => meter.during(() => keeper.holdForUpdate(...wanted)),
     apply: (update) => meter.during(() => keeper.apply(update)),
     keep: (committed, attempt) => meter.during(() => keeper.keep(committed, attempt)),

@@ -129,7 +129,7 @@ async function playRound(
       plan: digest,
       state,
       policyStep: step,
-      isOwn: what.isOwn,
+      reader: what.isOwn ? 'run' : 'visitor',
       sampling: suite.sampling,
       random: { seed: suite.seed, domain: 'eval', step: 0 },
       folder: evaluationEpisodesFolder(state, digest),

@@ -76,7 +76,7 @@ export async function replayUpdates(
   const clock = (): number => performance.now() / 1000;
   try {
     const began = clock();
-    await holder.withState(run, from - 1, () => Promise.resolve());
+    await holder.withState(run, from - 1, 'visitor', () => Promise.resolve());
     const restoreSeconds = clock() - began;
     const steps: ReplayedStep[] = [];
     for (let step = from; step <= to && steps.every(isEqual); step++)

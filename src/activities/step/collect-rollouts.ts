@@ -44,7 +44,7 @@ export async function collectRollouts(
       plan: input.plan,
       state: plan.previous_state,
       policyStep: step - 1,
-      isOwn: true,
+      reader: 'run',
       sampling: plan.sampling,
       random: { seed: data.record.seed, domain: 'train', step },
       folder: episodesFolder(run, step),

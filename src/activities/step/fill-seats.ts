@@ -10,6 +10,7 @@ import type { NodeDeps } from '../node-deps.js';
 import { requireEpisode } from './episode-record.js';
 import { type EpisodeTerms, playSeats, type Seat } from './seat-play.js';
 import type { AttemptScope } from '../../policy/attended.js';
+import type { StateReader } from '../../policy/state-keeper.js';
 import { span } from '../../base/spans.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
 
@@ -17,8 +18,8 @@ interface RolloutOrder extends EpisodeTerms {
   /** The folder that holds the seats' records. */
   folder: string;
   seats: Seat[];
-  /** False for a sweep, which may be on another node. */
-  isOwn: boolean;
+  /** `visitor`: a sweep, which may be on another node. */
+  reader: StateReader;
   /** The environments that play the seats. Absent: the run's environments at their current addresses. */
   environments?: readonly EnvironmentSpec[];
 }
@@ -51,7 +52,7 @@ export async function fillSeats(
     const played = await span('episodes', play);
     return [...(await readAll(store, order, others)), ...played];
   };
-  return deps.holder.withState(data.record.run, policyStep, fill, { ...scope, trains: order.isOwn });
+  return deps.holder.withState(data.record.run, policyStep, order.reader, fill, scope);
 }
 
 /**

@@ -30,7 +30,7 @@ export async function saveAmongFew(
   const { holder, store } = deps;
   await checkOwner(store, run, input.owner);
   const committed = { run, step, state: await readState(store, run, step) };
-  const saved = await holder.keep(committed, { ...currentScope(), trains: true });
+  const saved = await holder.keep(committed, currentScope());
   if (saved.written) await holder.keeper.prune(committed, input.spare);
   return saved;
 }
@@ -62,7 +62,7 @@ export async function uploadCheckpoint(
       'CheckpointGivenUp',
     );
   }
-  if (problem !== null) await deps.holder.keep(committed, { ...scope, trains: true });
+  if (problem !== null) await deps.holder.keep(committed, scope);
   await keeper.upload(store, record, committed, {
     numerics,
     beforeManifest: () => stoppingPoint('checkpoint-data-written'),

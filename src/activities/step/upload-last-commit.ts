@@ -23,7 +23,7 @@ export async function keepLastCommit(deps: NodeDeps, signal: AbortSignal): Promi
   const { state, numerics } = (await readUpdate(store, run, step)).identity;
   const committed = { run, step, state };
   if ((await holder.keeper.kept(committed)) === null && (await holder.keeper.held()) !== state) return null;
-  await holder.keep(committed, { signal, progress: () => undefined, trains: true });
+  await holder.keep(committed, { signal, progress: () => undefined });
   await holder.keeper.upload(store, record, committed, { numerics, signal });
   return { run, step };
 }

@@ -100,7 +100,7 @@ async function exportRun(
   const log = (message: string): void => console.error(message);
   try {
     const holder = new NativePolicyHolder({ store, engine, lock: createStateLock(), folder, log });
-    return await holder.withState(run, step, async (state) => {
+    return await holder.withState(run, step, 'visitor', async (state) => {
       const exported = await exportModel(engine, {
         ...{ state, to: flags.to, tokenizer, template, eosTokens: record.eos_tokens ?? [] },
         dtype: flags.dtype === 'bf16' ? 'BF16' : 'F32',

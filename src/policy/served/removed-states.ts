@@ -5,7 +5,7 @@ import type { ObjectStore } from '../../store/objects/object-store.js';
 import { isSamplerOf, stepOfSave } from '../../store/records/served-names.js';
 import { listCheckpoints } from '../../store/runs/checkpoints.js';
 import { lastCommittedStep, readRun, readState } from '../../store/runs/run-records.js';
-import { isTrained, readInstances, readSavedStates, recordRemoved } from '../../store/runs/served-models.js';
+import { isTrained, readModels, readSavedStates, recordRemoved } from '../../store/runs/served-models.js';
 
 const withinMs = 30_000;
 
@@ -29,16 +29,13 @@ export async function removeSaved(removal: Removal, run: string, sampled: string
   const signal = AbortSignal.timeout(withinMs);
   try {
     const step = await lastCommittedStep(store, run);
-    const instances = await readInstances(store, run);
-    const ended = new Set(instances.filter(({ given_up }) => given_up).map(({ model }) => model));
-    // Another node may be sampling from a model that is not trained.
-    const others = instances.filter((one) => isTrained(one) || ended.has(one.model));
-    const models = new Set(others.map(({ model }) => model));
     const listed: Listed[] = [];
-    for (const model of models) {
-      if (emptied.has(model)) continue;
+    for (const { record, ended } of await readModels(store, run)) {
+      const { model } = record;
+      // Another node may be sampling from a model that is not trained.
+      if (emptied.has(model) || !(ended || isTrained(record))) continue;
       const found = await service.checkpoints(model, { signal, maxWaitMs: 0 });
-      if (found.length === 0 && ended.has(model)) emptied.add(model);
+      if (found.length === 0 && ended) emptied.add(model);
       listed.push(...found.map((one) => ({ run, model, ...one })));
     }
     const isKept = await keptOf(removal, { run, step, sampled }, listed);

@@ -14,13 +14,14 @@ import { openRunView } from '../../store/runs/quarantine.js';
 import { readState } from '../../store/runs/run-records.js';
 import {
   isTrained,
-  readInstances,
+  readModels,
   readTrained,
   recordApplied,
   recordGivenUp,
   recordInstance,
   recordSavedState,
 } from '../../store/runs/served-models.js';
+import type { StateReader } from '../state-keeper.js';
 import { problemOfLoad } from './loaded-state.js';
 import { InstanceGivenUp, isDoubtful } from './given-up.js';
 import { ServedInstance } from './served-instance.js';
@@ -97,18 +98,17 @@ export class ServedInstances {
   }
 
   /**
-   * A model whose state after `step` can be sampled. `trains`: the caller takes the run's steps, so its trained model may be made, unless a
-   * later update may be in it.
+   * A model whose state after `step` can be sampled. For the run itself its trained model may be made, unless a later update may be in it.
    */
   async toSample(
     record: RunRecord,
     step: number,
+    reader: StateReader,
     options: WaitOptions,
-    trains: boolean,
   ): Promise<ServedInstance> {
     const { run } = record;
     const isHeld = this.driven?.run === run && this.driven.instance.holds?.step === step;
-    if ((trains || isHeld) && !(await this.log.mayBePast(run, step)))
+    if ((reader === 'run' || isHeld) && !(await this.log.mayBePast(run, step)))
       return this.toTrain(record, step, options);
     const own = this.evaluating?.run === run ? this.evaluating.instance : null;
     if (own?.holds && own.holds.step <= step) {
@@ -171,8 +171,9 @@ export class ServedInstances {
   private async resumed(record: RunRecord, step: number): Promise<ServedInstance | null> {
     const { store, service, by } = this.options;
     const { run, spec } = record;
-    const instance = (await readTrained(store, run)).at(-1);
-    if (!instance || instance.given_up || instance.node !== by) return null;
+    const newest = (await readTrained(store, run)).at(-1);
+    if (!newest || newest.ended || newest.record.node !== by) return null;
+    const instance = newest.record;
     if (instance.step > step || this.givenUp.has(instance.model)) return null;
     const taken = await this.log.taken(instance, step);
     if (await this.log.hasNonFinite(run, taken.step + 1, step)) return null;
@@ -281,15 +282,14 @@ export class ServedInstances {
    * recorded first: a process that resumed it after its gradients were flushed would train on without those of an unfinished step.
    */
   private async endEarlier(run: string, options: WaitOptions, evaluates: boolean): Promise<void> {
-    const earlier = evaluates
-      ? (await readInstances(this.options.store, run)).filter(
-          (one) => !isTrained(one) && one.node === this.options.by,
-        )
-      : await readTrained(this.options.store, run);
+    const { store, by } = this.options;
+    const earlier = (await readModels(store, run))
+      .map(({ record }) => record)
+      .filter((one) => (evaluates ? !isTrained(one) && one.node === by : isTrained(one)));
     const newest = earlier.at(-1);
-    if (newest) await recordGivenUp(this.options.store, newest, this.options.by);
-    const models = new Set(earlier.map(({ model }) => model).filter((one) => !this.unloaded.has(one)));
-    for (const model of [...models].slice(-mostUnloaded)) await this.unload(model, options);
+    if (newest) await recordGivenUp(store, newest, by);
+    const models = earlier.map(({ model }) => model).filter((one) => !this.unloaded.has(one));
+    for (const model of models.slice(-mostUnloaded)) await this.unload(model, options);
   }
 
   /** If a model that is only sampled finds no place, this process's trained one ends first: else processes could wait for each other. */
@@ -359,7 +359,7 @@ export class ServedInstances {
   /** Only the newest instance is trained (R33). */
   async refuseOlder(run: string, instance: InstanceRecord): Promise<void> {
     const newest = (await readTrained(this.options.store, run)).at(-1);
-    if (newest?.n === instance.n) return;
+    if (newest && !newest.ended && newest.record.n === instance.n) return;
     this.abandon(instance);
     this.leave();
     throw new InstanceGivenUp(

@@ -13,7 +13,7 @@ import type { ObjectStore } from '../../store/objects/object-store.js';
 import { UnreadableRecord } from '../../store/objects/store-errors.js';
 import { checkpointDataKey, writeCheckpoint } from '../../store/runs/checkpoints.js';
 import { isSamplerOf, nameOfBase } from '../../store/records/served-names.js';
-import { readInstances } from '../../store/runs/served-models.js';
+import { readModels } from '../../store/runs/served-models.js';
 import { readRun } from '../../store/runs/run-records.js';
 import type { Attended } from '../attended.js';
 import type {
@@ -22,6 +22,7 @@ import type {
   CommittedState,
   Provenance,
   StateKeeper,
+  StateReader,
   StepUpdate,
 } from '../state-keeper.js';
 import { InstanceGivenUp, NonFiniteStep } from './given-up.js';
@@ -74,10 +75,10 @@ export class ServedStates implements StateKeeper {
     return { state: nameOfBase({ service, model, rank, seed: seed ?? spec.seed }) };
   }
 
-  async hold({ run, step, state }: CommittedState, attempt: Attended): Promise<void> {
+  async hold({ run, step, state }: CommittedState, reader: StateReader, attempt: Attended): Promise<void> {
     const record = await readRun(this.options.store, run);
     const options = waiting(record, attempt, { restoring: step });
-    const instance = await this.instances.toSample(record, step, options, attempt.trains === true);
+    const instance = await this.instances.toSample(record, step, reader, options);
     if (instance.holds?.state !== state)
       throw new UnreadableRecord(
         `runs/${run}`,
@@ -203,14 +204,14 @@ export class ServedStates implements StateKeeper {
     }
   }
 
-  /** Where the adapters of a state can be had: the newest model that has them. A record that a model is given up repeats its id. */
+  /** Where the adapters of a state can be had: the newest model that has them. */
   private async archiveOf(
     { run, state }: CommittedState,
     signal?: AbortSignal,
   ): Promise<{ model: string; name: string } | null> {
     const { store, service } = this.options;
-    for (const { model, given_up } of (await readInstances(store, run)).reverse()) {
-      if (given_up) continue;
+    for (const { record } of (await readModels(store, run)).reverse()) {
+      const { model } = record;
       const found = (await service.checkpoints(model, signalOf(signal))).find(
         (one) => one.checkpoint_type === 'sampler' && isSamplerOf(one.checkpoint_id, state),
       );

@@ -1,11 +1,11 @@
 // Checks the trainer's log-probs of a step's batch: they are part of what a Tinker server was sent (R34).
-import { sha256Hex } from '../../base/sha256.js';
 import type { PlanRecord } from '../../spec/records/plan.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
 import { decodeBatchFile } from '../files/batch-file.js';
 import { batchKey, rescoredKey, updateKey } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
-import { decodeRescored, lengthProblem } from '../runs/rescored-logprobs.js';
+import { UnreadableRecord } from '../objects/store-errors.js';
+import { readRescored } from '../runs/rescored-logprobs.js';
 import { readBatch } from '../runs/stored-batch.js';
 import { AuditReport, readable } from './audit-report.js';
 import type { Chain } from './chain.js';
@@ -30,17 +30,18 @@ export async function checkRescored(
     );
   if (!isServed) return;
   const key = rescoredKey(timeline, step, batch);
-  const bytes = await store.get(key);
-  if (!bytes) {
+  if (!(await store.head(key))) {
     if (recorded !== undefined) report.add('R34', key, 'the rescored log-probs are missing');
     return;
   }
-  if (recorded !== undefined && sha256Hex(bytes) !== recorded)
-    return report.add('R34', key, 'its sha256 is not the one in update.json');
-  const logprobs = await readable(report, key, () => decodeRescored(bytes, key, batch));
   const targets = await targetsOf(store, timeline, step);
-  if (logprobs && targets !== null && logprobs.length !== targets)
-    report.add('R34', key, lengthProblem(logprobs.length, targets));
+  try {
+    await readRescored(store, { run: timeline, step, batch }, targets, recorded);
+  } catch (error) {
+    if (!(error instanceof UnreadableRecord)) throw error;
+    // Without a name in an update, only the file itself can be wrong.
+    report.add(recorded === undefined ? 'R1' : 'R34', key, error.problem);
+  }
 }
 
 /** Null if the batch cannot be read: `checkBatch` reports that. */

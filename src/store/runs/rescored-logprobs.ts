@@ -34,13 +34,13 @@ export async function chooseRescored(
 }
 
 /**
- * `targets`: number of targets in the batch; `recorded`: the file's sha256 in update.json, if the update names it. Throws
+ * `targets`: number of targets in the batch, null if it cannot be read; `recorded`: the file's sha256 in update.json, if the update names it. Throws
  * `UnreadableRecord` if the file is missing, was changed, or has another number of log-probs.
  */
 export async function readRescored(
   store: ObjectStore,
   place: RescoredBatch,
-  targets: number,
+  targets: number | null,
   recorded?: Digest,
 ): Promise<Rescored> {
   const key = keyOf(place);
@@ -50,12 +50,10 @@ export async function readRescored(
   if (recorded !== undefined && sha256 !== recorded)
     throw new UnreadableRecord(key, 'its sha256 is not the one in update.json: it was changed');
   const logprobs = decodeRescored(bytes, key, place.batch);
-  if (logprobs.length !== targets) throw new UnreadableRecord(key, lengthProblem(logprobs.length, targets));
+  const { length } = logprobs;
+  if (targets !== null && length !== targets)
+    throw new UnreadableRecord(key, `it has ${length} log-probs, and the batch has ${targets} targets`);
   return { logprobs, sha256 };
-}
-
-export function lengthProblem(logprobs: number, targets: number): string {
-  return `it has ${logprobs} log-probs, and the batch has ${targets} targets`;
 }
 
 export function encodeRescored(batch: Digest, logprobs: Float32Array): Uint8Array {
@@ -67,7 +65,7 @@ export function encodeRescored(batch: Digest, logprobs: Float32Array): Uint8Arra
 }
 
 /** Throws `UnreadableRecord` if the file belongs to another batch, or its content is not what its checksum says. */
-export function decodeRescored(bytes: Uint8Array, key: string, batch: Digest): Float32Array {
+function decodeRescored(bytes: Uint8Array, key: string, batch: Digest): Float32Array {
   const { metadata, logprobs } = contentOf(bytes, key);
   if (metadata['longhaul'] !== batch) throw new UnreadableRecord(key, 'it belongs to another batch');
   // Earlier versions wrote no checksum. All else follows from the batch and the log-probs, so each changed bit is noticed.

@@ -8,9 +8,28 @@ export function readInstances(store: ObjectStore, run: string): Promise<Instance
   return readSequence(store, instancesFolder(run), 'instance');
 }
 
+/** A model of a run. */
+export interface RunModel {
+  /** As it began. */
+  record: InstanceRecord;
+  /** A later record says that it is given up. */
+  ended: boolean;
+}
+
+/** The run's models, in the order in which they began. */
+export async function readModels(store: ObjectStore, run: string): Promise<RunModel[]> {
+  const records = await readInstances(store, run);
+  return records
+    .filter(({ given_up }) => !given_up)
+    .map((record) => ({
+      record,
+      ended: records.some(({ given_up, model, n }) => given_up && model === record.model && n > record.n),
+    }));
+}
+
 /** Without those that are only sampled. */
-export async function readTrained(store: ObjectStore, run: string): Promise<InstanceRecord[]> {
-  return (await readInstances(store, run)).filter(isTrained);
+export async function readTrained(store: ObjectStore, run: string): Promise<RunModel[]> {
+  return (await readModels(store, run)).filter(({ record }) => isTrained(record));
 }
 
 /** False for a model that is only sampled. */

@@ -48,7 +48,7 @@ function wrongAtFirst(times: number, commit: () => Promise<unknown>): string[] {
     let read = false;
     const stop = new AbortController();
     const attempt = { signal: stop.signal, progress: () => undefined };
-    const reading = holder.withState(run, step - 1, () => Promise.resolve((read = true)), attempt);
+    const reading = holder.withState(run, step - 1, 'visitor', () => Promise.resolve((read = true)), attempt);
     await new Promise((resolve) => setImmediate(resolve));
     stop.abort(new Error('has seen enough'));
     await reading.catch(() => undefined);

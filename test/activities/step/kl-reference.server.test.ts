@@ -69,7 +69,7 @@ describe('a run with a KL term', () => {
     await begin(harness, terms);
     await take(harness, step);
     const other = harness.secondNode();
-    await other.holder.withState(run, step, () => Promise.resolve());
+    await other.holder.withState(run, step, 'visitor', () => Promise.resolve());
     expect(await other.holder.engine.held()).toMatchObject({
       state: await readState(harness.store, run, step),
       reference: await warmWeights(),

@@ -19,7 +19,7 @@ async function twoSteps(first: number): Promise<void> {
   const { state, applied, reason } = await take(harness, first);
   expect({ applied, reason }).toEqual({ applied: true, reason: null });
   const other = harness.secondNode();
-  await other.holder.withState(run, first, () => Promise.resolve());
+  await other.holder.withState(run, first, 'visitor', () => Promise.resolve());
   expect((await other.holder.engine.held())?.state).toBe(state);
   expect(await take(harness, first + 1, { deps: other })).toMatchObject({ applied: true });
   const { metrics } = (await readUpdate(harness.store, run, first)).observed;
@@ -76,7 +76,7 @@ describe('truncated importance sampling', () => {
     expect(metrics['policy/rollout_train_logprob_diff_max']).toBeCloseTo(Math.log(2), 4);
     expect(metrics['policy/ppo_clip_ratio']).toBe(0);
     const other = harness.secondNode();
-    await other.holder.withState(run, step, () => Promise.resolve());
+    await other.holder.withState(run, step, 'visitor', () => Promise.resolve());
     expect((await other.holder.engine.held())?.state).toBe(identity.state);
     expect((await auditRun(harness.store, run)).violations).toEqual([]);
   });

@@ -87,7 +87,7 @@ describe('a base model that differs from step 0', () => {
     const { loadRandom } = engine;
     // Like an engine with other numerics.
     engine.loadRandom = (model) => loadRandom({ ...model, seed: model.seed + 1 });
-    const restored = other.holder.withState(run, step, () => Promise.resolve());
+    const restored = other.holder.withState(run, step, 'visitor', () => Promise.resolve());
     await expect(restored).rejects.toMatchObject({
       name: 'Diverged',
       message: expect.stringMatching(`base model of ${run} .* step 0 records ${recorded}`) as string,

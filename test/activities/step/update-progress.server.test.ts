@@ -75,7 +75,9 @@ describe('the progress of an update', () => {
       signal: AbortSignal.timeout(20_000),
       progress: (details: unknown) => told.push(details as object),
     };
-    await harness.secondNode().holder.withState(run, lastSftStep, () => Promise.resolve(), attempt);
+    await harness
+      .secondNode()
+      .holder.withState(run, lastSftStep, 'visitor', () => Promise.resolve(), attempt);
     const replays = told as { restoring?: number; replayed?: number; of?: number; shards?: Shards }[];
     for (const replayed of [0, 1]) {
       const own = replays.filter((one) => one.replayed === replayed && one.shards !== undefined);

@@ -43,7 +43,7 @@ describe('a node that leaves', () => {
     expect(await checkpoints()).toEqual([3]);
     const { deps: second, calls } = counting(harness.secondNode());
     const wanted = await readState(harness.store, run, 3);
-    expect(await second.holder.withState(run, 3, (held) => Promise.resolve(held))).toBe(wanted);
+    expect(await second.holder.withState(run, 3, 'visitor', (held) => Promise.resolve(held))).toBe(wanted);
     expect(calls.update).toBe(0);
   });
 

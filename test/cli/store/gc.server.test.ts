@@ -94,7 +94,7 @@ describe('a collection', () => {
       log: () => undefined,
     });
     await harness.engine.restart();
-    await holder.withState(run, 4, () => Promise.resolve());
+    await holder.withState(run, 4, 'visitor', () => Promise.resolve());
     expect((await harness.engine.held())?.state).toBe(await readState(harness.store, run, 4));
   });
 

@@ -89,7 +89,7 @@ describe.skipIf(!python)('a run on a Tinker server', () => {
     for (let step = 1; step <= lastStep; step++) {
       const planned = await harness.plan(step);
       if (step === 3) {
-        await node.holder.withState(run, step - 1, () => loseModels(harness, world.server));
+        await node.holder.withState(run, step - 1, 'visitor', () => loseModels(harness, world.server));
         await expect(collect(harness, node, planned)).rejects.toThrow('not loaded');
       }
       await collect(harness, node, planned, step === 3 ? 2 : 1);
@@ -135,7 +135,7 @@ describe.skipIf(!python)('a run on a Tinker server', () => {
         await expect(update(harness, writer, planned)).rejects.toThrow('killed');
         // Its batch is sealed, so it needs a model of its own for the state before.
         const reader = dying(harness, '/optim_step', 1);
-        const reading = reader.holder.withState(run, 1, () => Promise.resolve());
+        const reading = reader.holder.withState(run, 1, 'visitor', () => Promise.resolve());
         await expect(reading).rejects.toThrow('killed');
         node = world.node(harness);
       }

@@ -25,17 +25,17 @@ describe('a saved state whose weights are a little off', () => {
   test('is passed over if the model that saved it is the one whose log-probs are recorded', async () => {
     const world = await undisturbed();
     vary(world, 3);
-    await world.worker('b').sample(world.run, 3, 1, true);
+    await world.worker('b').sample(world.run, 3, 1, 'run');
     expect((await readInstances(world.store, 'tiny')).at(-1)).toMatchObject({ step: 2 });
   });
 
   test('is loaded if its batch was applied again', async () => {
     const world = await undisturbed();
     lose(world);
-    await world.worker('b').sample(world.run, 3, 1, true);
+    await world.worker('b').sample(world.run, 3, 1, 'run');
     vary(world, 3);
     world.server.restart();
-    await world.worker('c').sample(world.run, 3, 1, true);
+    await world.worker('c').sample(world.run, 3, 1, 'run');
     expect(await readSavedStates(world.store, 'tiny', 3)).toHaveLength(2);
     expect((await readInstances(world.store, 'tiny')).at(-1)).toMatchObject({ step: 3 });
   });
@@ -45,14 +45,14 @@ describe('a model that is only sampled', () => {
   test('saves the state with which a phase begins, and no other', async () => {
     const world = await undisturbed({ steps: 5, phase: 3 });
     lose(world);
-    await world.worker('b').sample(world.run, 4, 1);
+    await world.worker('b').sample(world.run, 4, 1, 'visitor');
     expect(savedSteps(world)).toEqual(['s000002']);
   });
 
   test('saves none in a run without phases, and ends after the last sample', async () => {
     const world = await undisturbed();
     lose(world);
-    await world.worker('b').sample(world.run, 2, 1);
+    await world.worker('b').sample(world.run, 2, 1, 'visitor');
     expect(savedSteps(world)).toEqual([]);
     expect(world.server.models.size).toBe(0);
   });
@@ -65,7 +65,7 @@ test('a model whose record cannot be written ends', async () => {
     if (key.includes('/instances/')) throw new Error('the store is full');
     return create(key, bytes);
   };
-  const failing = world.worker('b').sample(world.run, 2, 1);
+  const failing = world.worker('b').sample(world.run, 2, 1, 'visitor');
   await expect(failing).rejects.toThrow('the store is full');
   expect(world.server.models.size).toBe(0);
 });

@@ -103,7 +103,7 @@ describe.skipIf(!python)('saved states on a Tinker server', () => {
 
     // Its state 1 is lost, and nobody looks for it.
     const other = world.node(harness);
-    expect(await other.holder.withState(run, 1, () => Promise.resolve('held'))).toBe('held');
+    expect(await other.holder.withState(run, 1, 'visitor', () => Promise.resolve('held'))).toBe('held');
     expect((await readInstances(store, run)).at(-1)).toMatchObject({ step: 0, path: null });
     expect((await readInstances(store, run)).at(-1)).not.toHaveProperty('passed_over');
     await expectSameEnd(harness);

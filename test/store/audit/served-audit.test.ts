@@ -15,7 +15,7 @@ let world: Undisturbed;
 beforeEach(async () => {
   world = await undisturbed();
   for (const save of world.server.saves.values()) if (!save.name.startsWith('s000001')) save.adapters = null;
-  await world.worker('b').sample(world.run, 3, 1, true);
+  await world.worker('b').sample(world.run, 3, 1, 'run');
 });
 
 /** The record that the first model is given up has number 2. */
@@ -65,7 +65,7 @@ test('finds an update that names an instance that is not there', async () => {
 test('finds a record that cannot be read; set aside, it blocks nobody', async () => {
   world.memory.objects.set(key, Buffer.from('{'));
   expect(await found()).toEqual([expect.stringContaining(`R1 ${key}`)]);
-  const next = () => world.worker('b').sample(world.run, 3, 1, true);
+  const next = () => world.worker('b').sample(world.run, 3, 1, 'run');
   await expect(next()).rejects.toMatchObject({ name: 'UnreadableRecord' });
   await quarantine(world.store, key);
   await next();

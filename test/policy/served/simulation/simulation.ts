@@ -275,10 +275,10 @@ class Simulation {
   }
 
   private async take(worker: Worker, { kind, run, step }: Task): Promise<void> {
-    if (kind === 'evaluation') return worker.sample(run, step, 2);
+    if (kind === 'evaluation') return worker.sample(run, step, 2, 'visitor');
     if (kind === 'inspection') {
       // As if it went on: what it holds is what the next step would change.
-      await worker.sample(run, step, 1, true);
+      await worker.sample(run, step, 1, 'run');
       const model = worker.sampledModel;
       this.inspected.push({ run, step, model, held: this.server.models.get(model ?? '')?.adapters ?? null });
       return;

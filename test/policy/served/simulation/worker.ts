@@ -7,7 +7,7 @@ import { TinkerService } from '../../../../src/engine/tinker/service.js';
 import { PolicyHolder } from '../../../../src/policy/policy-holder.js';
 import { removeSaved } from '../../../../src/policy/served/removed-states.js';
 import { ServedStates } from '../../../../src/policy/served/served-states.js';
-import { type Provenance, provenances } from '../../../../src/policy/state-keeper.js';
+import { type Provenance, provenances, type StateReader } from '../../../../src/policy/state-keeper.js';
 import type { Digest } from '../../../../src/spec/records/parts.js';
 import type { UpdateRecord } from '../../../../src/spec/records/update.js';
 import { checkpointManifestKey, updateKey } from '../../../../src/store/objects/layout.js';
@@ -74,11 +74,10 @@ export class Worker implements Actor {
     if (await readUpdateIfAny(this.store, run, step)) return;
     const { plan } = scripted.steps[step - scripted.after - 1]!;
     await this.store.create(plan.key, plan.bytes);
-    await this.sample(scripted, step - 1, 1 + this.world.random.below(3), true);
+    await this.sample(scripted, step - 1, 1 + this.world.random.below(3), 'run');
   }
 
-  /** As evaluations and sweeps do it; `trains`: as the run itself does it. */
-  async sample(scripted: ScriptedRun, step: number, count: number, trains = false): Promise<void> {
+  async sample(scripted: ScriptedRun, step: number, count: number, reader: StateReader): Promise<void> {
     const one = async (state: Digest, sample: number): Promise<void> => {
       const tokens = [...prompt, sample];
       const request = { state, tokens, temperature: 1, max_new_tokens: sampleTokens, stop_tokens: [] };
@@ -88,7 +87,7 @@ export class Worker implements Actor {
     const use = async (state: Digest): Promise<void> => {
       for (let sample = 0; sample < count; sample++) await one(state, sample);
     };
-    await this.holder.withState(scripted.run, step, use, { ...unattended(), trains });
+    await this.holder.withState(scripted.run, step, reader, use, unattended());
   }
 
   /** As updatePolicy does it. */
@@ -139,7 +138,7 @@ export class Worker implements Actor {
   async checkpoint({ run, record }: ScriptedRun, step: number): Promise<void> {
     const { store, service, engine } = this;
     const committed = { run, step, state: await readState(store, run, step) };
-    await this.holder.keep(committed, { ...unattended(), trains: true });
+    await this.holder.keep(committed, unattended());
     if ((await this.holder.keeper.problemOf(committed, unattended().signal)) !== null) return;
     const { project, model } = checkpointHome(record);
     await recordFunction(store, checkpointManifestKey({ project, model, run }, step), 'checkpoint', {
