@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { planServedReplay, replayServed } from '../../../src/activities/reports/replay-served.js';
 import { freshAdapters } from '../../policy/served/simulation/adapters.js';
-import { undisturbed, type Undisturbed } from '../../policy/served/simulation/undisturbed.js';
+import { misstep, undisturbed, type Undisturbed } from '../../policy/served/simulation/undisturbed.js';
 
 async function replayOf({ store, service }: Undisturbed, from: number, to: number) {
   const log: string[] = [];
@@ -27,6 +27,17 @@ test.each([{}, { rescored: true }, { phase: 2 }])(
     expect(log).toEqual([]);
   },
 );
+
+test.each<[string, 0 | 2]>([
+  ['loses', 0],
+  ['takes twice', 2],
+])('differs after the first batch that the server %s', async (_, times) => {
+  // Steps so small that only what was recorded with them shows it.
+  const world = await undisturbed({ movement: 0.02 });
+  misstep(world.server, times);
+  const { replayed } = await replayOf(world, 2, 3);
+  expect(await replayed).toMatchObject({ checked: 2, differs: 2, within: false });
+});
 
 test('of a state that the server has lost and says that it has loaded blames the load', async () => {
   const world = await undisturbed();

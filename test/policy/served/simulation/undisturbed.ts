@@ -1,4 +1,5 @@
 // A run on the simulated server that nothing disturbs: what its process leaves there and in the store.
+import type { TinkerClient } from '../../../../src/engine/tinker/futures.js';
 import { TinkerService } from '../../../../src/engine/tinker/service.js';
 import type { ObjectStore } from '../../../../src/store/objects/object-store.js';
 import type { Disturbances } from './disturbances.js';
@@ -14,9 +15,12 @@ export interface Undisturbed {
   memory: MemoryStore;
   server: SimulatedServer;
   run: ScriptedRun;
+  /** `run`, and the one that continues it if the options say so. */
+  runs: ScriptedRun[];
   /** A process of a node. */
   worker: (name: string) => Worker;
   /** A client that belongs to no node. */
+  client: () => TinkerClient;
   service: () => TinkerService;
 }
 
@@ -59,16 +63,36 @@ export async function undisturbed(
     sampled: () => undefined,
   };
   const worker = (name: string): Worker => new Worker(name, name, world);
+  const client = (): TinkerClient => new SimulatedClient(worker('audit'), world);
   if (trained) {
     const trainer = worker('a');
-    for (const { step } of run.steps) {
-      await trainer.collect(run, step);
-      await trainer.update(run, step, 'held');
-    }
+    for (const { step } of run.steps) await take(trainer, run, step);
     server.restart();
   }
   return {
-    ...{ store: viewOf(memory, (_, act) => Promise.resolve(act())), memory, server, run, worker },
-    service: () => new TinkerService(new SimulatedClient(worker('audit'), world)),
+    ...{ store: viewOf(memory, (_, act) => Promise.resolve(act())), memory, server, run, runs, worker },
+    client,
+    service: () => new TinkerService(client()),
   };
+}
+
+/** As a run takes a step. */
+export async function take(worker: Worker, run: ScriptedRun, step: number): Promise<void> {
+  await worker.collect(run, step);
+  await worker.update(run, step, 'held');
+}
+
+/** From here on each optimizer's step moves the weights `times` times, and the server says nothing of it. Returns what ends that. */
+export function misstep(server: SimulatedServer, times: 0 | 2): () => void {
+  const handle = server.handle.bind(server);
+  server.handle = (path, body, method) => {
+    const { model_id = '' } = (body ?? {}) as { model_id?: string };
+    const adapters = server.models.get(model_id)?.adapters;
+    if (path !== '/optim_step' || !adapters) return handle(path, body, method);
+    const before = [...adapters.weights];
+    const answer = handle(path, body, method);
+    adapters.weights = adapters.weights.map((after, at) => before[at]! + times * (after - before[at]!));
+    return answer;
+  };
+  return () => void (server.handle = handle);
 }
