@@ -67,6 +67,9 @@ const lora = z.strictObject({
   seed: seed.exactOptional().describe('seed of the adapters’ first values; absent: the run’s seed'),
 });
 
+/** Log-probs of equal weights on SkyRL's JAX backend lie up to 1e-6 apart. Not a default of the schema: specs of earlier versions stay as they are. */
+export const defaultWeightsTolerance = 1e-5;
+
 const served = z.strictObject({
   name: text.describe('name of the model on the server'),
   rank: count.max(1024).describe('rank of the adapters; only they are trained'),
@@ -94,7 +97,9 @@ const served = z.strictObject({
     ),
   weights_tolerance: positive
     .exactOptional()
-    .describe('mean difference between log-probs of equal weights on this server; absent: 0.00001'),
+    .describe(
+      `mean difference between log-probs of equal weights on this server; absent: ${defaultWeightsTolerance}`,
+    ),
 });
 
 export const model = z.strictObject({

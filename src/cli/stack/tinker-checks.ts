@@ -23,6 +23,7 @@ import {
 } from '../../engine/tinker/probes.js';
 import { TinkerService } from '../../engine/tinker/service.js';
 import { tokenCount } from '../../episode/token-bytes.js';
+import { weightsTolerance } from '../../policy/served/step-requests.js';
 import type { RunSpec, ServedModel } from '../../spec/run-spec.js';
 import { tinkerOf } from '../../workers/process/config.js';
 import type { CheckResult } from './doctor-checks.js';
@@ -115,9 +116,18 @@ export async function checkTinker(target: TinkerTarget, limitMs = withinMs): Pro
 
   const lora = { rank: served?.rank ?? rankWithoutSpec, seed: served?.seed ?? spec?.seed ?? 0 };
   const models = new ProbeModels({ client, service, model, lora, signal });
+  let apart: number | null = null;
   const all: [name: string, found: () => Promise<Verdict>][] = [
     ['numbers', async () => aboutNumbers(await probeNumbers(models), served)],
-    ['load', async () => aboutLoad(await probeLoad(models), await isSkyrl(url))],
+    [
+      'load',
+      async () => {
+        const load = await probeLoad(models);
+        apart = load.apart;
+        return aboutLoad(load.found, await isSkyrl(url));
+      },
+    ],
+    ['weights', () => Promise.resolve(aboutEqualWeights(apart, served))],
     ['unload', async () => aboutGradients(await probeGradients(models))],
     ['reduction', async () => aboutReduction(await probeReduction(models), served)],
     ['clipping', async () => aboutClipping(await probeClipping(models), served)],
@@ -213,6 +223,25 @@ export function aboutLoad(found: LoadFound, skyrl: boolean): Verdict {
           'a saved state comes back with other weights: no restart could continue from it. Use another server',
       };
   }
+}
+
+/** Tolerance to set, as a multiple of the measured distance: a probe sees few sequences. */
+const room = 3;
+
+/** `apart`: see `LoadProbe`. */
+export function aboutEqualWeights(apart: number | null, said: Said<'weights_tolerance'>): Verdict {
+  if (apart === null) return { ok: false, detail: 'not compared: no load gave equal weights' };
+  const tolerance = weightsTolerance(said ?? {});
+  const isDefault = said?.weights_tolerance === undefined;
+  const measured =
+    `log-probs of equal weights lie ${apart === 0 ? '0' : apart.toPrecision(2)} apart on average, and the tolerance (R37) is ` +
+    `${tolerance}${isDefault ? ', the default' : ''} of model.served.weights_tolerance`;
+  if (apart <= tolerance) return { ok: true, detail: measured };
+  const wanted = Number((room * apart).toPrecision(1));
+  return {
+    ok: said === null,
+    detail: `${measured}: the spec needs model.served.weights_tolerance: ${wanted}, or sound models would be given up`,
+  };
 }
 
 export function aboutGradients(found: GradientsFound): Verdict {

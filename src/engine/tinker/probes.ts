@@ -94,27 +94,36 @@ export function probeClipping(models: ProbeModels): Promise<ClippingFound> {
   });
 }
 
+/** `apart`: how far log-probs of equal weights lie apart, asked for twice and after a load; null if no load gave equal weights. */
+export interface LoadProbe {
+  found: LoadFound;
+  apart: number | null;
+}
+
 /** Whether a model that begins with a saved state goes on as the saved one did. */
-export async function probeLoad(models: ProbeModels): Promise<LoadFound> {
+export async function probeLoad(models: ProbeModels): Promise<LoadProbe> {
   const stepOn = async (model: ProbeModel): Promise<PerToken> => {
     await trainOn(model, texts.slice(2));
     return model.logprobs(texts);
   };
-  const { path, saved, ahead } = await models.with(async (model) => {
+  const { path, saved, again, ahead } = await models.with(async (model) => {
     await trainOn(model, texts.slice(0, 2));
     return {
       path: await model.save('probe'),
       saved: await model.logprobs(texts),
+      again: await model.logprobs(texts),
       ahead: await stepOn(model),
     };
   });
   const scale = distance(saved, ahead);
-  if (!(scale >= leastMove)) return 'unclear';
+  if (!(scale >= leastMove)) return { found: 'unclear', apart: null };
   return models.with(async (model) => {
     await model.load(path);
     const loaded = await model.logprobs(texts);
-    if (!(distance(loaded, saved) <= littleOf * scale)) return 'other_weights';
-    return distance(await stepOn(model), ahead) <= littleOf * scale ? 'restored' : 'cold';
+    const moved = distance(saved, loaded);
+    if (!(moved <= littleOf * scale)) return { found: 'other_weights', apart: null };
+    const isRestored = distance(await stepOn(model), ahead) <= littleOf * scale;
+    return { found: isRestored ? 'restored' : 'cold', apart: Math.max(moved, distance(saved, again)) };
   });
 }
 

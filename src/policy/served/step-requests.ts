@@ -4,6 +4,7 @@ import type { AdamParams } from '../../engine/tinker/service.js';
 import type { Datum } from '../../engine/tinker/wire.js';
 import type { BatchArrays } from '../../spec/records/batch.js';
 import type { PlanRecord } from '../../spec/records/plan.js';
+import { defaultWeightsTolerance } from '../../spec/model-schema.js';
 import type { RunSpec, ServedModel } from '../../spec/run-spec.js';
 
 export function servedOf({ model }: RunSpec): ServedModel {
@@ -11,9 +12,8 @@ export function servedOf({ model }: RunSpec): ServedModel {
   throw new Error('a run without model.served has come to a node of a Tinker server');
 }
 
-/** Log-probs of equal weights on SkyRL's JAX backend lie up to 1e-6 apart. */
-export function weightsTolerance({ weights_tolerance }: ServedModel): number {
-  return weights_tolerance ?? 1e-5;
+export function weightsTolerance({ weights_tolerance }: Pick<ServedModel, 'weights_tolerance'>): number {
+  return weights_tolerance ?? defaultWeightsTolerance;
 }
 
 export function isSaved({ trainer }: RunSpec, step: number): boolean {

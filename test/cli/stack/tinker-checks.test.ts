@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import {
   aboutClipping,
   aboutCost,
+  aboutEqualWeights,
   aboutGradients,
   aboutLoad,
   aboutNumbers,
@@ -31,6 +32,19 @@ describe('a finding', () => {
     ],
     [aboutLoad('cold', true), /^WRONG: .*without its optimizer.*Use a server/],
     [aboutLoad('other_weights', true), /^WRONG: .*other weights.*Use another server/],
+    [
+      aboutEqualWeights(0, null),
+      /^ok: .* lie 0 apart on average, and the tolerance \(R37\) is 0\.00001, the default of model\.served\.weights_tolerance$/,
+    ],
+    [aboutEqualWeights(1.234e-6, {}), /^ok: .* lie 0\.0000012 apart .* is 0\.00001, the default/],
+    [aboutEqualWeights(2e-4, {}), /^WRONG: .* lie 0\.00020 apart .*weights_tolerance: 0\.0006, or/],
+    [aboutEqualWeights(2e-4, null), /^ok: .*the spec needs model\.served\.weights_tolerance: 0\.0006/],
+    [aboutEqualWeights(2e-4, { weights_tolerance: 1e-3 }), /^ok: .* is 0\.001 of model/],
+    [
+      aboutEqualWeights(2e-3, { weights_tolerance: 1e-3 }),
+      /^WRONG: .* is 0\.001 of .*_tolerance: 0\.006, or/,
+    ],
+    [aboutEqualWeights(null, null), /^WRONG: not compared/],
     [aboutGradients('left'), /^ok: .*Longhaul removes them/],
     [aboutGradients('cleared'), /^ok: .*leaves no gradients/],
     [aboutReduction('sum', null), /^ok: .*model\.served\.reduction: sum/],

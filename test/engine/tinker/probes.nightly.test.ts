@@ -90,6 +90,7 @@ describe.skipIf(!python)('a stock Tinker server', () => {
       ok('rank', 'adapters of rank 8 can be trained'),
       ok('numbers', 'is carried out once'),
       ok('load', 'comes back with its optimizer. The API does not say where SkyRL keeps it'),
+      ok('weights', 'the default of model.served.weights_tolerance'),
       ok('unload', 'leaves its gradients'),
       ok('reduction', 'as the spec’s model.served.reduction says'),
       ok('clipping', 'trainer.max_grad_norm is not applied on this server'),
@@ -145,7 +146,9 @@ describe.skipIf(!python)('a stock Tinker server', () => {
     const results = await checks(specOf({}), 5_000);
     expect(results.filter(({ ok }) => !ok)).toEqual([
       {
-        check: expect.stringMatching(/^tinker (rank|numbers|load|unload|reduction|clipping)$/) as string,
+        check: expect.stringMatching(
+          /^tinker (rank|numbers|load|weights|unload|reduction|clipping)$/,
+        ) as string,
         ok: false,
         detail: expect.stringContaining('not finished the probes within 5 s') as string,
       },
@@ -173,7 +176,12 @@ describe.skipIf(!python)('a stock Tinker server', () => {
 
   test.each<[string, typeof TinkerClient, (models: ProbeModels) => Promise<unknown>, unknown]>([
     ['without numbers', withBody(withoutNumber), probeNumbers, 'unknown'],
-    ['with cold loads', withBody(withoutOptimizer), probeLoad, 'cold'],
+    [
+      'with cold loads',
+      withBody(withoutOptimizer),
+      async (models) => (await probeLoad(models)).found,
+      'cold',
+    ],
     ['that unloads gradients with their model', flushing(), probeGradients, 'cleared'],
     ['that clips', withBody(clipped), probeClipping, 'alive'],
   ])('is told from one %s', async (_, Client, probe, found) => {

@@ -20,6 +20,7 @@ export interface Adapters {
 export interface Sequence {
   tokens: number[];
   targets: number[];
+  /** Empty: 1 everywhere. */
   weights: number[];
   /** Absent for a cross-entropy. */
   advantages?: number[];
@@ -89,7 +90,7 @@ export function passOver(
   return tokens.map((before, at) => {
     const target = targets[at] as number;
     const logprob = logprobOf(adapters, [before, target], movement);
-    const weight = weights[at] ?? 0;
+    const weight = weights[at] ?? 1;
     if (gradient === null || weight === 0) return logprob;
     const pull = advantages ? (advantages[at] as number) * Math.exp(logprob - (old?.[at] ?? 0)) : weight;
     const direction = directionOf(before, target);
