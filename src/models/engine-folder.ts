@@ -3,7 +3,7 @@
 import { mkdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { RopeScaling } from '../spec/run-spec.js';
-import { BadModelFolder, type HfConfig, isNested, languageConfig } from './hf-config.js';
+import { BadModelFolder, type HfConfig, isMultimodal, isNested, languageConfig } from './hf-config.js';
 import { languageTensor, writeMerged, type WriteProgress } from './merged-weights.js';
 import {
   configFile,
@@ -38,15 +38,15 @@ interface CheckedModel {
   tensors: Map<string, StoredTensor>;
   pairs: Map<string, LoraPair>;
   /** Whether the weight files have other tensors, or other names for them. */
-  nested: boolean;
+  multimodal: boolean;
 }
 
 /** Throws `BadModelFolder` if a weight file is damaged or missing, or if an adapter is not supported or does not fit. */
 export async function checkModelFiles(folder: string): Promise<CheckedModel> {
   const source = await findModel(folder);
   const config = await readJson(join(source.base, configFile));
-  const nested = isNested(config);
-  const nameOf = (name: string): string | null => (nested ? languageTensor(name) : name);
+  const multimodal = isMultimodal(config);
+  const nameOf = (name: string): string | null => (multimodal ? languageTensor(name) : name);
   const files = await weightFiles(source.base);
   const tensors = new Map<string, StoredTensor>();
   for (const file of files)
@@ -63,7 +63,7 @@ export async function checkModelFiles(folder: string): Promise<CheckedModel> {
   const pairs = new Map<string, LoraPair>();
   if (source.adapter)
     for (const [name, pair] of await readAdapter(source.path)) pairs.set(nameOf(name) ?? name, pair);
-  return { source, config, files, tensors, pairs, nested };
+  return { source, config, files, tensors, pairs, multimodal };
 }
 
 /** Throws if a shard lacks a tensor that the index lists in it: the shard is from another model. */
@@ -91,7 +91,7 @@ export async function withEngineFolder<T>(
 ): Promise<T> {
   const model = await checkModelFiles(folder);
   const { base } = model.source;
-  const where = `${join(base, configFile)}: ${model.nested ? 'text_config.' : ''}`;
+  const where = `${join(base, configFile)}: ${isNested(model.config) ? 'text_config.' : ''}`;
   const config = withContext(languageConfig(model.config), options.ropeScaling, where);
   const isUsable = config === model.config && model.pairs.size === 0 && !(await hasMark(base));
   if (isUsable) return use(base);
@@ -114,8 +114,8 @@ export async function withEngineFolder<T>(
 }
 
 async function addWeights(path: string, model: CheckedModel, progress: WriteProgress): Promise<void> {
-  const { source, files, tensors, pairs, nested } = model;
-  if (nested || pairs.size > 0) {
+  const { source, files, tensors, pairs, multimodal } = model;
+  if (multimodal || pairs.size > 0) {
     return writeMerged(join(path, singleFile), tensors, pairs, progress);
   }
   for (const file of files) await symlink(join(source.base, file), join(path, file));

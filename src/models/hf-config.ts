@@ -22,18 +22,51 @@ export const defaultPositions = 32_768;
 
 export type HfConfig = Record<string, unknown>;
 
+/** transformers 4 writes the first, transformers 5 the second. If they contradict each other, the engine refuses them. */
+export const ropeKeys = ['rope_scaling', 'rope_parameters'];
+
+/**
+ * Multimodal models whose language model is of a supported type. It has three positions for each token (M-RoPE), but those of text are equal,
+ * and then its logits are that type's, bit for bit (`test/models/multimodal.py`).
+ */
+const languageTypes: Readonly<Record<string, ModelOutline['model_type']>> = {
+  ...{ qwen3_vl: 'qwen3', qwen3_vl_text: 'qwen3' },
+  ...{ qwen2_5_vl: 'qwen2', qwen2_5_vl_text: 'qwen2', qwen2_vl: 'qwen2', qwen2_vl_text: 'qwen2' },
+};
+
 /** Whether the language model's settings are in `text_config`, as in multimodal models. */
 export function isNested(config: HfConfig): boolean {
   const isWhole = isSupported(config['model_type']) && (config['vocab_size'] ?? null) !== null;
   return isObject(config['text_config']) && !isWhole;
 }
 
-/** The language model's own settings: those of `text_config` if they are nested. */
+/** Whether the language model is a part of the folder's model, and its tensors have other names. */
+export function isMultimodal(config: HfConfig): boolean {
+  return isNested(config) || languageTypeOf(config) !== undefined;
+}
+
+function languageTypeOf({ model_type: type }: HfConfig): ModelOutline['model_type'] | undefined {
+  return typeof type === 'string' && Object.hasOwn(languageTypes, type) ? languageTypes[type] : undefined;
+}
+
+/** The language model's own settings, as those of a language model alone: of `text_config` if they are nested. */
 export function languageConfig(config: HfConfig): HfConfig {
-  if (!isNested(config)) return config;
+  const own = isNested(config) ? nestedConfig(config) : config;
+  const type = languageTypeOf(own);
+  if (type === undefined) return own;
+  const { architectures: _multimodal, ...rest } = own;
+  for (const key of ropeKeys) {
+    const rope = rest[key];
+    if (isObject(rope))
+      rest[key] = Object.fromEntries(Object.entries(rope).filter(([, value]) => value !== 'mrope'));
+  }
+  return { ...rest, model_type: type };
+}
+
+function nestedConfig(config: HfConfig): HfConfig {
   // transformers reads these from the outer config if the inner one omits them. A quantised model must stay one, so that it is refused.
   const shared = ['tie_word_embeddings', 'eos_token_id', 'quantization_config'];
-  if (isSupported(config['model_type'])) shared.push('model_type');
+  if (isSupported(config['model_type']) || languageTypeOf(config) !== undefined) shared.push('model_type');
   const outer = Object.fromEntries(shared.flatMap((key) => (key in config ? [[key, config[key]]] : [])));
   const inner = Object.entries(config['text_config'] as HfConfig).filter(([, value]) => value !== null);
   return { ...outer, ...Object.fromEntries(inner) };
@@ -58,11 +91,25 @@ export function outlineOf(config: HfConfig, where: string, whole: HfConfig = con
       `one that is supported: ${known.join(', ')}${multimodalNote(whole, config)}`,
     );
   }
+  const isPart = languageTypeOf(isNested(whole) ? nestedConfig(whole) : whole) !== undefined;
+  if (isPart && !hasTheta(config))
+    throw badSetting(
+      where,
+      'rope_theta',
+      undefined,
+      'a number: versions of transformers have different defaults',
+    );
   return {
     model_type: type,
     vocab_size: wholeSetting(config, 'vocab_size', where),
     max_position_embeddings: wholeSetting(config, 'max_position_embeddings', where, defaultPositions),
   };
+}
+
+function hasTheta(config: HfConfig): boolean {
+  const ropes = ropeKeys.map((key) => config[key]).filter(isObject);
+  const byLayerType = ropes.flatMap((rope) => Object.values(rope)).filter(isObject);
+  return [config, ...ropes, ...byLayerType].some(({ rope_theta: theta }) => (theta ?? null) !== null);
 }
 
 /** Parts of multimodal models, by the key of their settings. */
@@ -74,32 +121,16 @@ const otherParts = Object.entries({
 });
 
 /** Says of a multimodal model what is not supported in it, and which folder would be; empty for a text model. */
-function multimodalNote(
-  whole: HfConfig,
-  { model_type: inner, rope_scaling, rope_parameters }: HfConfig,
-): string {
+function multimodalNote(whole: HfConfig, { model_type: inner }: HfConfig): string {
   const name = whole['model_type'] ?? inner;
-  const hasMrope =
-    [rope_scaling, rope_parameters].some(
-      (rope) => isObject(rope) && (rope['type'] === 'mrope' || 'mrope_section' in rope),
-    ) || [name, inner].some((one) => typeof one === 'string' && /^qwen.*_(vl|omni)(_|$)/.test(one));
-  const lacks = [
-    ...otherParts.flatMap(([key, part]) => (isObject(whole[key]) ? [`its ${part} (${key})`] : [])),
-    ...(hasMrope ? ['its positions for images and video (M-RoPE)'] : []),
-  ];
-  if (lacks.length === 0) return '';
+  const lacks = otherParts.flatMap(([key, part]) => (isObject(whole[key]) ? [`its ${part} (${key})`] : []));
+  const isText = typeof name !== 'string' || !/_(vl|omni)(_|$)/.test(name);
+  if (lacks.length === 0 && isText) return '';
   return (
-    `. ${JSON.stringify(name)} is a multimodal model. Of such models, only a language model of a supported type is loaded: not ` +
-    `${lacks.join(', nor ')}. Use the folder of a text model, ${textModelLike(String(name))}`
+    `. ${JSON.stringify(name)} is a multimodal model. Of such models, only a language model of a supported type is loaded` +
+    `${lacks.length === 0 ? '' : `: not ${lacks.join(', nor ')}`}. ` +
+    'Use the folder of a text model, such as Qwen/Qwen3-4B, or of Qwen2.5-VL or Qwen3-VL, dense, for its language model'
   );
-}
-
-function textModelLike(name: string): string {
-  if (/^qwen3_vl(_text)?$/.test(name))
-    return 'such as the Qwen3 of the same size (Qwen/Qwen3-4B for Qwen3-VL-4B)';
-  if (/^qwen2(_5)?_vl(_text)?$/.test(name))
-    return 'such as the Qwen2.5 of the same size (Qwen/Qwen2.5-7B-Instruct for Qwen2.5-VL-7B-Instruct)';
-  return 'such as Qwen/Qwen3-4B';
 }
 
 /** A whole number above 0. As in transformers, null counts as missing. Throws `BadModelFolder`. */

@@ -8,13 +8,12 @@ import {
   defaultPositions,
   type HfConfig,
   isObject,
+  ropeKeys,
   wholeSetting,
 } from './hf-config.js';
 
 /** The most positions that the engine supports. */
 const mostPositions = 1 << 20;
-/** transformers 4 writes the first, transformers 5 the second. If they contradict each other, the engine refuses them. */
-const ropeKeys = ['rope_scaling', 'rope_parameters'];
 
 /**
  * The config with the model's whole context as its `max_position_embeddings`. With YaRN that is the original context times the factor:

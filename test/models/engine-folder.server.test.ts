@@ -1,9 +1,10 @@
 // Folders as others write them, loaded by the engine. The expected log-probs are PEFT's own.
-import { rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { withEngineFolder } from '../../src/models/engine-folder.js';
-import { type Tensor } from '../../src/store/files/safetensors.js';
+import { readModelFolder } from '../../src/models/model-folder.js';
+import { decodeSafetensors, type Tensor } from '../../src/store/files/safetensors.js';
 import { startEngine } from '../engine/engine-fixture.js';
 import { ownFolder } from '../support/scratch-folder.js';
 import {
@@ -88,6 +89,54 @@ test('the language model of a multimodal folder is loaded alone, with either ord
       'model.vision_tower.layers.0.weight': vision,
     });
     expect((await loaded(folder)).weights).toBe(weights);
+  }
+});
+
+/** Configs as transformers writes them, and log-probs of text that its multimodal models gave. */
+const multimodal = JSON.parse(readFileSync('test/models/multimodal.json', 'utf8')) as {
+  fixture: string;
+  config: Record<string, unknown> & { model_type: string; text_config: Record<string, unknown> };
+  logprobs: number[][];
+}[];
+
+describe.each(multimodal)('the language model of $config.model_type', ({ fixture, config, logprobs }) => {
+  const { tensors, metadata } = decodeSafetensors(
+    readFileSync(`native/tests/fixtures/${fixture}.safetensors`),
+  );
+  const weights = Object.entries(tensors).flatMap(([name, tensor]): [string, Tensor][] =>
+    name.startsWith('weights.') ? [[name.slice('weights.'.length), tensor]] : [],
+  );
+  const vision: Tensor = { dtype: 'F32', shape: [2], data: new Float32Array(2) };
+  const { text_config: text, ...outer } = config;
+  const older = { ...outer, ...text, model_type: config.model_type, architectures: ['Multimodal'] };
+  const alone = Object.fromEntries(weights.map(([name, tensor]) => [name.replace(/^model\./, ''), tensor]));
+
+  test.each<[string, object, string, Record<string, Tensor>]>([
+    ['', config, 'model.language_model.', { 'model.visual.blocks.0.norm1.weight': vision }],
+    ['with settings that are not nested', older, 'model.', { 'visual.blocks.0.norm1.weight': vision }],
+    ['in a folder of its own', text, '', alone],
+  ])(`gives text the log-probs of transformers (${fixture}) %s`, async (_, written, prefix, others) => {
+    const named = weights.map(([name, tensor]) => [name.replace(/^model\./, prefix), tensor] as const);
+    const folder = writeBase(join(scratch, 'vl'), written, { ...Object.fromEntries(named), ...others });
+    const own = JSON.parse(metadata['config'] as string) as object;
+    const plain = writeBase(join(scratch, 'plain'), own, Object.fromEntries(weights));
+    const [one, other] = [await loadedModel(folder), await loadedModel(plain)];
+    expect(one.architecture).toEqual(other.architecture);
+    expect(one.weights).toBe(other.weights);
+    for (const [i, expected] of logprobs.entries()) {
+      const tokens = [...(tensors[`tokens.${i}`] as Tensor).data].map(Number);
+      const found = await one.engine.score({ state: one.state, tokens, temperature: 1 });
+      expect(found).toHaveLength(expected.length);
+      expect(Math.max(...found.map((value, at) => Math.abs(value - expected[at]!)))).toBeLessThan(1e-4);
+    }
+  });
+
+  async function loadedModel(folder: string) {
+    const { outline } = await readModelFolder(folder);
+    expect(outline.model_type).toMatch(/^qwen[23]$/);
+    const engine = startEngine();
+    const loadedState = await withEngineFolder(folder, { scratch }, (path) => engine.loadHf({ path }));
+    return { engine, ...loadedState };
   }
 });
 

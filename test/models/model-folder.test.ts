@@ -107,36 +107,55 @@ describe('a model folder as others write it', () => {
   });
 
   const mrope = { rope_type: 'default', mrope_interleaved: true, mrope_section: [24, 20, 20] };
-  const vl = { vision_config: { depth: 24 }, image_token_id: 9 };
-  test.each<[string, object, string[]]>([
+  const vl = { vision_config: { depth: 24 }, image_token_id: 9, max_position_embeddings: 128_000 };
+  test.each<[string, object, object]>([
     [
       'Qwen3-VL',
       {
         ...{ ...vl, model_type: 'qwen3_vl', tie_word_embeddings: true },
         text_config: { ...config, model_type: 'qwen3_vl_text', rope_scaling: mrope, rope_theta: 5e6 },
       },
-      [
-        'text_config.model_type is "qwen3_vl_text"',
-        '"qwen3_vl" is a multimodal model',
-        'its image encoder (vision_config)',
-        'M-RoPE',
-        'Qwen/Qwen3-4B',
-      ],
+      { model_type: 'qwen3', max_position_embeddings: 32_768 },
     ],
     [
-      'Qwen3-VL’s text model alone',
+      'Qwen3-VL’s language model alone',
       { ...config, model_type: 'qwen3_vl_text', rope_parameters: { ...mrope, rope_theta: 5e6 } },
-      ['config.json: model_type is "qwen3_vl_text"', 'M-RoPE', 'Qwen/Qwen3-4B'],
+      { model_type: 'qwen3' },
     ],
     [
-      'Qwen2.5-VL, whose text settings are not nested',
-      { ...config, ...vl, model_type: 'qwen2_5_vl', rope_scaling: { type: 'mrope', mrope_section: [16] } },
-      ['config.json: model_type is "qwen2_5_vl"', '(vision_config)', 'M-RoPE', 'Qwen/Qwen2.5-7B-Instruct'],
+      'Qwen2.5-VL, whose settings of text are not nested',
+      {
+        ...{ ...config, ...vl, model_type: 'qwen2_5_vl', rope_theta: 1e6 },
+        ...{ rope_scaling: { type: 'mrope', mrope_section: [16, 24, 24] } },
+      },
+      { model_type: 'qwen2', max_position_embeddings: 128_000 },
     ],
     [
-      'Qwen2.5-VL with a text_config that names no type',
-      { ...config, ...vl, model_type: 'qwen2_5_vl', text_config: { ...config, model_type: undefined } },
-      ['text_config.model_type is missing', '"qwen2_5_vl" is a multimodal model', 'M-RoPE'],
+      'Qwen2-VL with a text_config that names no type',
+      { ...vl, model_type: 'qwen2_vl', text_config: { ...config, model_type: null, rope_theta: 1e6 } },
+      { model_type: 'qwen2' },
+    ],
+    [
+      'Qwen3-VL with YaRN',
+      {
+        ...{ ...vl, model_type: 'qwen3_vl' },
+        text_config: {
+          ...{ ...config, model_type: 'qwen3_vl_text', max_position_embeddings: 4096 },
+          rope_parameters: { ...mrope, rope_type: 'yarn', factor: 3, rope_theta: 5e6 },
+        },
+      },
+      { model_type: 'qwen3', max_position_embeddings: 12_288 },
+    ],
+  ])('of %s is read as that of its language model', async (_, content, outline) => {
+    write('config.json', content);
+    expect((await readModelFolder(folder)).outline).toMatchObject({ vocab_size: 1024, ...outline });
+  });
+
+  test.each<[string, object, string[]]>([
+    [
+      'experts',
+      { ...vl, model_type: 'qwen3_vl_moe', text_config: { ...config, model_type: 'qwen3_vl_moe_text' } },
+      ['text_config.model_type is "qwen3_vl_moe_text"', '"qwen3_vl_moe" is a', 'not its image encoder'],
     ],
     [
       'another family',
@@ -144,16 +163,34 @@ describe('a model folder as others write it', () => {
       ['text_config.model_type is "llama"', '"llava" is a multimodal model', '(vision_config)'],
     ],
     [
-      'Omni',
+      'more than images',
       { model_type: 'qwen2_5_omni', thinker_config: { text_config: config }, talker_config: {} },
-      ['model_type is "qwen2_5_omni"', '(thinker_config)', '(talker_config)', 'M-RoPE'],
+      ['model_type is "qwen2_5_omni"', '(thinker_config), nor its talker', 'such as Qwen/Qwen3-4B'],
     ],
-  ])('is refused for %s: the error says what is not supported, and what is', async (_, content, parts) => {
+    [
+      'a language model of experts alone',
+      { ...config, model_type: 'qwen3_vl_moe_text' },
+      ['model_type is "qwen3_vl_moe_text"', 'is a multimodal model'],
+    ],
+  ])('is refused with %s: the error says what is not supported, and what is', async (_, content, parts) => {
     write('config.json', content);
     const refused = readModelFolder(folder);
     for (const part of [...parts, '"qwen3" (Qwen3, dense)']) await expect(refused).rejects.toThrow(part);
     // A part is named only if the folder has it.
     if (!('vision_config' in content)) await expect(refused).rejects.not.toThrow('vision_config');
+  });
+
+  test('is refused if it leaves theta of a multimodal model to a default that has changed', async () => {
+    const nested = { ...config, model_type: 'qwen3_vl_text', rope_scaling: mrope };
+    write('config.json', { ...vl, model_type: 'qwen3_vl', text_config: nested });
+    await expect(readModelFolder(folder)).rejects.toThrow(
+      /text_config\.rope_theta is missing; expected a number/,
+    );
+    write('config.json', { ...config, ...vl, model_type: 'qwen2_5_vl' });
+    await expect(readModelFolder(folder)).rejects.toThrow(/config\.json: rope_theta is missing/);
+    const rope_parameters = { full_attention: { rope_type: 'default', rope_theta: 1e6 } };
+    write('config.json', { ...config, ...vl, model_type: 'qwen2_5_vl', rope_parameters });
+    expect((await readModelFolder(folder)).outline).toMatchObject({ model_type: 'qwen2' });
   });
 
   test('is refused without a word on images if it is a text model', async () => {
