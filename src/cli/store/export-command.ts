@@ -8,6 +8,8 @@ import { NativePolicyHolder } from '../../policy/native-states.js';
 import { readAsset } from '../../data/run-data.js';
 import { createNativeEngine } from '../../engine/native/native-engine.js';
 import { createStateLock } from '../../engine/native/state-lock.js';
+import { isMultimodal } from '../../models/hf-config.js';
+import { configFile, readJson } from '../../models/model-files.js';
 import { findModel } from '../../models/model-source.js';
 import { whole } from '../../report/format.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
@@ -92,7 +94,7 @@ async function exportRun(
   const { lora, path, architecture } = record.spec.model;
   if (flags.peft && !lora)
     throw new Error(`${run} trains all weights: it has no adapters to export with --peft`);
-  if (flags.peft && path !== undefined) await refuseStartFromAdapter(run, path);
+  if (flags.peft && path !== undefined) await refuseOtherBase(run, path);
   const tokenizer = await readAsset(store, record.tokenizer);
   const template = await readAsset(store, record.chat_template);
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-export-'));
@@ -116,13 +118,21 @@ async function exportRun(
   }
 }
 
-/** Throws if the run's adapters fit no folder: the adapter that it began with is merged into the weights below them. */
-async function refuseStartFromAdapter(run: string, path: string): Promise<void> {
+/**
+ * Throws if the run's adapters do not fit the folder that it began with: its own adapter is merged into the weights below them, or its modules
+ * have other names.
+ */
+async function refuseOtherBase(run: string, path: string): Promise<void> {
   const model = await findModel(path).catch(() => null);
-  if (!model?.adapter) return;
-  throw new Error(
-    `${run} began with the adapter in ${path}, which is merged into the weights below its own adapters: export it without --peft`,
-  );
+  if (model?.adapter)
+    throw new Error(
+      `${run} began with the adapter in ${path}, which is merged into the weights below its own adapters: export it without --peft`,
+    );
+  const config = model && (await readJson(join(model.base, configFile)).catch(() => null));
+  if (config && isMultimodal(config))
+    throw new Error(
+      `${run} began with the language model of the multimodal model in ${path}, whose modules have other names: export it without --peft`,
+    );
 }
 
 /** A Tinker server has the base weights, and the store has the adapters as the server made them. */

@@ -71,6 +71,23 @@ describe('longhaul export', () => {
     expect(readdirSync(to).sort()).toEqual([...model, ...tokenizer].sort());
   });
 
+  test('refuses --peft for a run that began with a multimodal model, whose modules have other names', async () => {
+    const base = join(adapted!.folder, 'a-multimodal-base');
+    expect((await longhaul(adapted!, 'export', `${run}@0`, '--to', base)).code).toBe(0);
+    const config = join(base, 'config.json');
+    const text_config = JSON.parse(readFileSync(config, 'utf8')) as object;
+    writeFileSync(config, JSON.stringify({ model_type: 'llava_onevision', vision_config: {}, text_config }));
+    const again = await startHarness(environments);
+    onTestFinished(() => again.close());
+    await again.open({ ...again.spec, model: { name: 'unit', path: base, lora: { rank: 2, alpha: 4 } } });
+    await again.advance(1);
+    const to = join(again.folder, 'exported');
+    const refused = await longhaul(again, 'export', run, '--to', to, '--peft');
+    expect(refused.code).not.toBe(0);
+    expect(refused.errors).toContain(`began with the language model of the multimodal model in ${base}`);
+    expect((await longhaul(again, 'export', run, '--to', to)).code).toBe(0);
+  });
+
   test('writes a LoRA state either merged or as adapters', async () => {
     const [merged, peft] = ['merged', 'peft'].map((name) => join(adapted!.folder, name)) as [string, string];
     expect((await longhaul(adapted!, 'export', run, '--to', merged)).code).toBe(0);
