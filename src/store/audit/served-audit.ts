@@ -4,7 +4,7 @@ import type { UpdateRecord } from '../../spec/records/update.js';
 import { appliedFolder, appliedKey, instancesFolder, updateKey } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readUpdateIfAny, timelineOf } from '../runs/run-records.js';
-import { readTrained } from '../runs/served-models.js';
+import { isTrained, readInstances } from '../runs/served-models.js';
 import { AuditReport, readable } from './audit-report.js';
 import type { Chain } from './chain.js';
 
@@ -23,9 +23,11 @@ export async function checkServed(
 ): Promise<void> {
   const { run, spec } = record;
   if (!spec.model.served) return;
-  const models = await readable(report, instancesFolder(run), () => readTrained(store, run));
-  if (!models) return;
-  const trained = new Set(models.map(({ record }) => record.n));
+  const instances = await readable(report, instancesFolder(run), () => readInstances(store, run));
+  if (!instances) return;
+  const trained = new Set(
+    instances.filter((one) => isTrained(one) && one.given_up === undefined).map(({ n }) => n),
+  );
   const taken: Taken[] = [];
   for (let step = 1; step <= last; step++) {
     if ((await timelineOf(store, run, step)) !== run) continue;

@@ -155,6 +155,25 @@ export async function readSequence<Kind extends SequenceKind>(
   return records;
 }
 
+const sequencesRead = new WeakMap<ObjectStore, Map<string, readonly { n: number }[]>>();
+
+/**
+ * Like `readSequence`, for those who read it at every turn: each record is read once per store, as records never change (R1). The folder is
+ * listed each time, to find other writers' records.
+ */
+export async function rereadSequence<Kind extends SequenceKind>(
+  store: ObjectStore,
+  folder: string,
+  kind: Kind,
+): Promise<readonly RecordTypes[Kind][]> {
+  const sequences = sequencesRead.get(store) ?? new Map<string, readonly { n: number }[]>();
+  sequencesRead.set(store, sequences);
+  const known = (sequences.get(folder) ?? []) as readonly RecordTypes[Kind][];
+  const records = await readSequence(store, folder, kind, known);
+  sequences.set(folder, records);
+  return records;
+}
+
 /** The numbers of the records in a sequence's folder, ascending. */
 export async function sequenceNumbers(store: ObjectStore, folder: string): Promise<number[]> {
   return (await store.listFolder(folder))

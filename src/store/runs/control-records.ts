@@ -7,17 +7,10 @@ import type {
 } from '../../spec/records/control-records.js';
 import { controlFolder } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
-import { readSequence } from '../records/records.js';
+import { rereadSequence } from '../records/records.js';
 
-/** Each record is read once per store, as records never change (R1). The folder is listed each time, to find other writers' records. */
-const recordsRead = new WeakMap<ObjectStore, Map<string, readonly ControlRecord[]>>();
-
-export async function readControl(store: ObjectStore, run: string): Promise<readonly ControlRecord[]> {
-  const runs = recordsRead.get(store) ?? new Map<string, readonly ControlRecord[]>();
-  recordsRead.set(store, runs);
-  const records = await readSequence(store, controlFolder(run), 'control', runs.get(run));
-  runs.set(run, records);
-  return records;
+export function readControl(store: ObjectStore, run: string): Promise<readonly ControlRecord[]> {
+  return rereadSequence(store, controlFolder(run), 'control');
 }
 
 export async function foldedControl(store: ObjectStore, run: string): Promise<ControlState> {

@@ -2,7 +2,13 @@
 import type { AppliedRecord, InstanceRecord, SavedStateRecord } from '../../spec/records/served-model.js';
 import { appliedKey, instancesFolder, savedStatesFolder } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
-import { adoptOrCreate, appendSequence, readRecord, readSequence } from '../records/records.js';
+import {
+  adoptOrCreate,
+  appendSequence,
+  readRecord,
+  readSequence,
+  rereadSequence,
+} from '../records/records.js';
 
 export function readInstances(store: ObjectStore, run: string): Promise<InstanceRecord[]> {
   return readSequence(store, instancesFolder(run), 'instance');
@@ -18,7 +24,7 @@ export interface RunModel {
 
 /** The run's models, in the order in which they began. */
 export async function readModels(store: ObjectStore, run: string): Promise<RunModel[]> {
-  const records = await readInstances(store, run);
+  const records = await rereadSequence(store, instancesFolder(run), 'instance');
   return records
     .filter(({ given_up }) => !given_up)
     .map((record) => ({
@@ -41,7 +47,8 @@ export function isTrained({ purpose }: InstanceRecord): boolean {
 export async function recordGivenUp(store: ObjectStore, ended: InstanceRecord, by: string): Promise<void> {
   const { run, model, step, path, purpose, node = by } = ended;
   const observed = { at: new Date().toISOString(), by };
-  await appendSequence(store, instancesFolder(run), 'instance', (n, existing) => {
+  const known = await rereadSequence(store, instancesFolder(run), 'instance');
+  const next = (n: number, existing: readonly InstanceRecord[]): InstanceRecord => {
     const newest = isTrained(ended)
       ? existing.findLast(isTrained)
       : existing.findLast((one) => one.model === model);
@@ -59,20 +66,20 @@ export async function recordGivenUp(store: ObjectStore, ended: InstanceRecord, b
       given_up: true,
       observed,
     };
-  });
+  };
+  await appendSequence(store, instancesFolder(run), 'instance', next, known);
 }
 
-export function recordInstance(
+export async function recordInstance(
   store: ObjectStore,
   instance: Omit<InstanceRecord, 'schema' | 'n' | 'observed'> & { by: string; node: string },
 ): Promise<InstanceRecord> {
   const { by, ...rest } = instance;
   const observed = { at: new Date().toISOString(), by };
-  return appendSequence(store, instancesFolder(instance.run), 'instance', (n) => ({
-    ...{ schema: 'longhaul.instance/2', n },
-    ...rest,
-    observed,
-  }));
+  const folder = instancesFolder(instance.run);
+  const known = await rereadSequence(store, folder, 'instance');
+  const next = (n: number): InstanceRecord => ({ schema: 'longhaul.instance/2', n, ...rest, observed });
+  return appendSequence(store, folder, 'instance', next, known);
 }
 
 export async function readApplied(

@@ -263,8 +263,7 @@ function applied(
     for (const data of chunks) {
       // As a server reads it: some numbers are float32 on the wire.
       const bytes = encodePass({ model_id: 'm', data, ...servedLoss(plan.loss) });
-      for (const sequence of readPass(bytes, Buffer.from(bytes).toString('latin1')).sequences)
-        passOver(adapters, sequence, movement, gradient);
+      for (const sequence of readPass(bytes).sequences) passOver(adapters, sequence, movement, gradient);
     }
     step(adapters, gradient, adamOf(plan, index, spec.model.served!));
   }

@@ -10,31 +10,35 @@ export interface Pass {
   forwardOnly: boolean;
 }
 
-/** Schedules send the same few requests again and again. */
-const known = new Map<string, Pass>();
+/** Schedules send the same few sequences again and again. By bytes, as latin1. */
+const known = new Map<string, Sequence>();
 const mostKnown = 20_000;
 
-/** `text`: the bytes as latin1. */
-export function readPass(bytes: Uint8Array, text: string): Pass {
-  const found = known.get(text);
-  if (found) return found;
-  if (known.size >= mostKnown) known.clear();
-  const pass = decoded(bytes);
-  known.set(text, pass);
-  return pass;
-}
-
-function decoded(bytes: Uint8Array): Pass {
+export function readPass(bytes: Uint8Array): Pass {
   const pass: Pass = { model: '', sequences: [], forwardOnly: false };
   fieldsOf(bytes, (field, reader) => {
     if (field === 1) pass.model = reader.string();
     else if (field === 2) pass.number = reader.int32();
-    else if (field === 3) pass.sequences.push(sequenceOf(reader.bytes()));
+    else if (field === 3) pass.sequences.push(readSequence(reader.bytes()));
     else if (field === 6) pass.forwardOnly = reader.bool();
     else return false;
     return true;
   });
   return pass;
+}
+
+function readSequence(bytes: Uint8Array): Sequence {
+  const text = latin1Of(bytes);
+  const found = known.get(text);
+  if (found) return found;
+  if (known.size >= mostKnown) known.clear();
+  const sequence = sequenceOf(bytes);
+  known.set(text, sequence);
+  return sequence;
+}
+
+export function latin1Of({ buffer, byteOffset, byteLength }: Uint8Array): string {
+  return Buffer.from(buffer, byteOffset, byteLength).toString('latin1');
 }
 
 function sequenceOf(bytes: Uint8Array): Sequence {

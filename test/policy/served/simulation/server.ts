@@ -11,7 +11,7 @@ import {
   step,
   withoutMoments,
 } from './adapters.js';
-import { type Pass, readPass, writePass, writeSample } from './server-bytes.js';
+import { latin1Of, type Pass, readPass, writePass, writeSample } from './server-bytes.js';
 
 export const servedName = 'sim';
 
@@ -246,9 +246,8 @@ export class SimulatedServer {
   }
 
   private takePass(body: Uint8Array): Answer {
-    const text = Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('latin1');
-    const pass = readPass(body, text);
-    return this.numbered(pass.model, pass.number, text, () => this.submit(() => this.pass(pass)));
+    const pass = readPass(body);
+    return this.numbered(pass.model, pass.number, latin1Of(body), () => this.submit(() => this.pass(pass)));
   }
 
   private pass({ model, sequences, forwardOnly }: Pass): Answer {
