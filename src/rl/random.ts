@@ -31,6 +31,11 @@ export function uniform(...parts: readonly (number | string)[]): number {
   return hash32(...parts) / 0x1_0000_0000;
 }
 
+/** Seed of a step's samples; `times`: how often the step was discarded to be sampled again. */
+export function samplingSeed(seed: number, times: number): number {
+  return times === 0 ? seed : hash32(seed, 'resample', times);
+}
+
 /** 32-bit hash of a text, for use as a part of a key. */
 export function hashText(text: string): number {
   return hash32(text);

@@ -128,6 +128,7 @@ describe('a journal', () => {
     ['sampling', { sampling: 'd'.repeat(64) }],
     ['world', { seed: 8 }],
     ['random numbers', { random: { ...header.random, slot: 2 } }],
+    ['random numbers, of a step that is sampled again', { random: { ...header.random, seed: 8 } }],
   ])('of another %s is not read', (_, other) => {
     expect(readJournal(whole, { ...header, ...other })).toBeNull();
   });

@@ -7,13 +7,18 @@ import type { Seat } from './seat-play.js';
 import { saveAmongFew } from './save-state.js';
 import { currentScope } from '../attempt/scope.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
+import { samplingSeed } from '../../rl/random.js';
 import { mostFrequentReason, reasonText } from '../../rl/unknown-outcomes.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { GrpoPlan } from '../../spec/records/plan.js';
+import type { RunRecord } from '../../spec/records/run-records.js';
 import { withWaves } from '../../spec/records/wave.js';
 import { episodeKey, episodesFolder } from '../../store/objects/layout.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { readControl } from '../../store/runs/control-records.js';
 import { checkOwner } from '../../store/runs/owners.js';
 import { checkRoots } from '../../store/runs/plan-roots.js';
+import { timesResampled } from '../../store/runs/resampling.js';
 import { readPlan, readUpdateIfAny } from '../../store/runs/run-records.js';
 import { readWaves } from '../../store/runs/waves.js';
 import type { RunData } from '../../data/run-data.js';
@@ -46,7 +51,7 @@ export async function collectRollouts(
       policyStep: step - 1,
       reader: 'run',
       sampling: plan.sampling,
-      random: { seed: data.record.seed, domain: 'train', step },
+      random: { seed: await seedOf(store, data.record, step), domain: 'train', step },
       folder: episodesFolder(run, step),
       seats: seatsOf(withWaves(plan, await readWaves(store, plan)), data, input.slots),
     },
@@ -65,6 +70,11 @@ export async function collectRollouts(
     ...figures(values, tokens, seconds(), kept),
     ...(reason ? { unknown_reason: reasonText(reason) } : {}),
   };
+}
+
+/** A step that was discarded is sampled with other random numbers, and its turns in journals do not fit them (R13). */
+async function seedOf(store: ObjectStore, { run, seed }: RunRecord, step: number): Promise<number> {
+  return samplingSeed(seed, timesResampled(await readControl(store, run), step));
 }
 
 /** Returns the end time on the clock of `performance.now()`. */

@@ -14,7 +14,7 @@ import type { UpdateRecord } from '../../spec/records/update.js';
 import { decodeBatchFile } from '../../store/files/batch-file.js';
 import { canonicalText, differences, recordDigest } from '../../store/records/canonical.js';
 import { sha256Hex } from '../../base/sha256.js';
-import { foldControl, readControl } from '../../store/runs/control-records.js';
+import { foldControl, keysSetAsideBy, readControl } from '../../store/runs/control-records.js';
 import { batchKey, planKey, updateKey } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { checkOwner } from '../../store/runs/owners.js';
@@ -33,8 +33,8 @@ export async function planStep(
   await checkOwner(store, run, input.owner);
   const records = await readControl(store, run);
   const control = foldControl(records);
-  // Quarantine records concern only readers of the store; the workflow does nothing with them.
-  const unknown = records.slice(input.control).some(({ change }) => change.kind !== 'quarantine');
+  // What sets records aside concerns only readers of the store: the workflow does nothing with it before its step.
+  const unknown = records.slice(input.control).some(({ change }) => keysSetAsideBy(change).length === 0);
   if (unknown) throw controlIsBehind(run, input.control, control);
   const existing = await readRecord(store, planKey(run, step), 'plan');
   if (existing) {

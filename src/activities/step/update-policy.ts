@@ -20,9 +20,10 @@ import type { UpdateRecord } from '../../spec/records/update.js';
 import { lastWarmStep } from '../../spec/warm-start.js';
 import { stepIdOf } from '../../store/records/canonical.js';
 import { readStepEpisodes } from '../../store/runs/episodes.js';
-import { attemptsFolder, updateKey } from '../../store/objects/layout.js';
+import { attemptsFolder, batchKey, updateKey } from '../../store/objects/layout.js';
 import { checkOwner } from '../../store/runs/owners.js';
 import { checkRoots } from '../../store/runs/plan-roots.js';
+import { isSetAsideSince } from '../../store/runs/quarantine.js';
 import { recordFunction } from '../../store/records/records.js';
 import { readPlan, readUpdateIfAny } from '../../store/runs/run-records.js';
 import { spentBy } from '../../rl/spending.js';
@@ -100,6 +101,9 @@ async function recordOnceAgreed(
       // The failures are recorded first, so that a reader who sees the committed step also sees them.
       await evidence.recovered();
       const update = await recordOf(deps, sealed, computed, computedMs);
+      // An attempt that outlived its run's pause would commit a batch that nobody finds.
+      if (await isSetAsideSince(deps.store, run, batchKey(run, step)))
+        throw new Error(`the batch of step ${step} of ${run} was set aside while its update was computed`);
       return (await recordFunction(deps.store, updateKey(run, step), 'update', update)).record;
     } catch (error) {
       if (!(error instanceof Diverged)) throw error;

@@ -16,7 +16,9 @@ import {
 import { endsAtNextBoundary } from '../../workflows/status/run-text.js';
 import { endWorkflow } from './end-workflow.js';
 import { explained, goOn, whyNotOpen } from '../command-refusals.js';
-import { inFolder, wholeNumber, withOutput } from '../output.js';
+import { BadInput, inFolder, storeOption, wholeNumber, withOutput } from '../output.js';
+import { storeOfCommand } from '../stack-store.js';
+import { resampledText, resumeResampled } from './resume-resampled.js';
 import {
   type RunHandle,
   runHandle,
@@ -62,8 +64,19 @@ export function register(program: Command): void {
         );
       }),
     );
-  control(program, 'resume', 'let a paused or blocked run continue').action(
-    withOutput(async (run: string, flags: ControlFlags) => {
+  const resume = control(program, 'resume', 'let a paused or blocked run continue')
+    .option('--resample', 'first discard what the unfinished step has sampled, so that it is sampled again')
+    .addOption(storeOption());
+  resume.action(
+    withOutput(async (run: string, flags: ControlFlags & { resample?: boolean; store: string }) => {
+      if (flags.resample) {
+        const store = await storeOfCommand(resume, flags);
+        const { control, resampling } = await resumeResampled(store, run, flags, answerWithinMs);
+        say(flags, { ...control, resampling }, resampledText(run, resampling));
+        return;
+      }
+      if (resume.getOptionValueSource('store') === 'cli')
+        throw new BadInput('--store is for --resample: without it, resume reads no store');
       let held = true;
       const control = await send(run, flags, async (handle) => {
         const status = await handle.query(statusQuery);
@@ -205,6 +218,6 @@ function send(
   });
 }
 
-function say(flags: ControlFlags, control: ControlState, sentence: string): void {
+function say(flags: ControlFlags, control: object, sentence: string): void {
   console.log(flags.json ? JSON.stringify(control) : sentence);
 }

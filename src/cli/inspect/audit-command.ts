@@ -155,6 +155,7 @@ function chainText(chain: ChainAudit): string {
     `  evaluations  ${chain.evaluations}`,
     `  checkpoints  ${chain.checkpoints}`,
     ...collectedLines(chain),
+    ...chain.resampled.map(resampledLine),
     `  final state  ${chain.finalState ?? 'none yet'}`,
     `  violations   ${chain.violations.length === 0 ? 'none' : chain.violations.length}`,
     ...chain.violations.map(({ rule, key, problem }) => `    ${rule}  ${key}: ${problem}`),
@@ -162,6 +163,11 @@ function chainText(chain: ChainAudit): string {
     ...chain.notClaimed.map((what) => `    ${what}`),
   ];
   return lines.join('\n');
+}
+
+function resampledLine({ step, control, episodes }: ChainAudit['resampled'][number]): string {
+  const what = episodes === 1 ? '1 episode was' : `${episodes} episodes were`;
+  return `  resampled    step ${step}: ${what} set aside by control record ${control} (resample)`;
 }
 
 function collectedLines({ collected, violations }: ChainAudit): string[] {

@@ -3,7 +3,8 @@ import { randomUUID } from 'node:crypto';
 import type { Command } from 'commander';
 import { controlFolder } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
-import { checkQuarantinable, keysMadeFrom, quarantinedKeys } from '../../store/runs/quarantine.js';
+import { keysSetAsideBy } from '../../store/runs/control-records.js';
+import { checkQuarantinable, keysMadeFrom, keysSetAside } from '../../store/runs/quarantine.js';
 import { appendSequence, readSequence } from '../../store/records/records.js';
 import { readRun } from '../../store/runs/run-records.js';
 import { BadKey } from '../../store/objects/store-errors.js';
@@ -52,10 +53,8 @@ export async function quarantine(store: ObjectStore, key: string, named?: string
   await readRun(store, run);
   const control = controlFolder(run);
   const records = await readSequence(store, control, 'control');
-  const aside = quarantinedKeys(records);
-  const earlier = records.find(
-    ({ change }) => change.kind === 'quarantine' && [change.key, ...(change.also ?? [])].includes(key),
-  );
+  const aside = keysSetAside(records);
+  const earlier = records.find(({ change }) => keysSetAsideBy(change).includes(key));
   if (earlier) return { run, key, control: earlier.n, written: false, also: [] };
   if (!(await store.head(key))) {
     const replaced = aside.has(key.replace(/\.r[0-9]+$/, '')) ? ' yet' : '';

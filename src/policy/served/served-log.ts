@@ -4,9 +4,16 @@ import { chunksOf } from '../../engine/tinker/passes.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { InstanceRecord, SavedStateRecord } from '../../spec/records/served-model.js';
 import { decodeBatchFile } from '../../store/files/batch-file.js';
-import { batchKey, rescoredKey } from '../../store/objects/layout.js';
+import {
+  batchKey,
+  controlFolder,
+  instancesFolder,
+  rescoredKey,
+  sequenceKey,
+} from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { UnreadableRecord } from '../../store/objects/store-errors.js';
+import { keysSetAsideBy, readControl } from '../../store/runs/control-records.js';
 import { chooseRescored, readRescored, type Rescored } from '../../store/runs/rescored-logprobs.js';
 import { openRunView } from '../../store/runs/quarantine.js';
 import { readPlan, readUpdate, readUpdateIfAny, timelineOf } from '../../store/runs/run-records.js';
@@ -174,6 +181,29 @@ export class ServedLog {
     if (batch === null) return false;
     const key = rescoredKey(timeline, step, sha256Hex(batch));
     return (await store.head(key)) === null && (await this.store.head(key)) !== null;
+  }
+
+  /** True if a batch of the step was set aside (R24) since the model was recorded: requests with it may have been sent. */
+  async mayHoldBatchSetAside({ run, n }: InstanceRecord, step: number): Promise<boolean> {
+    const key = batchKey(run, step);
+    let since: string | null = null;
+    for (const record of await readControl(this.store, run)) {
+      const batch = keysSetAsideBy(record.change).find((one) => one.startsWith(key));
+      // A batch that was never sealed was never sent.
+      if (batch !== undefined && (await this.store.head(batch)))
+        since = sequenceKey(controlFolder(run), record.n);
+    }
+    if (since === null) return false;
+    const [made, aside] = await Promise.all(
+      [sequenceKey(instancesFolder(run), n), since].map((one) => this.listedAt(one)),
+    );
+    return !made || !aside || made <= aside;
+  }
+
+  /** The store's own time of an object, as listed: a bucket may give whole seconds for a single one. */
+  private async listedAt(key: string): Promise<Date | null> {
+    for await (const info of this.store.list(key)) if (info.key === key) return info.modified;
+    return null;
   }
 
   /** Throws `UnreadableRecord` if the batch is gone or changed. */

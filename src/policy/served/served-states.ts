@@ -101,8 +101,10 @@ export class ServedStates implements StateKeeper {
     const options = waiting(record, attempt, { restoring: step });
     const instance = await this.instances.toTrain(record, step, options);
     const { record: plan } = await this.log.plan(run, step + 1);
-    // Requests of an earlier attempt hold the log-probs that were set aside, and the next ones would have the same numbers (R34).
-    const isMixed = isRescored(plan) && (await this.log.lacksRescored(run, step + 1));
+    // Requests of an earlier attempt hold the batch or the log-probs that were set aside, and the next ones would have the same numbers (R34).
+    const isMixed =
+      (isRescored(plan) && (await this.log.lacksRescored(run, step + 1))) ||
+      (await this.log.mayHoldBatchSetAside(instance.record, step + 1));
     if (plan.optimizer.reset_moments && (isMixed || !instance.hasZeroMoments))
       await this.instances.beginPhase(record, step, options);
     else if (isMixed) await this.instances.create(record, step, options);

@@ -54,6 +54,8 @@ function inWords(change: ControlChange): string {
       return `a checkpoint of step ${change.step} or the next`;
     case 'quarantine':
       return `quarantined: ${change.key}`;
+    case 'resample':
+      return `step ${change.step} sampled again`;
     case 'setHyperparameters':
       return Object.entries(change)
         .filter(([name]) => name !== 'kind')

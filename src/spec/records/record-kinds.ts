@@ -63,7 +63,7 @@ export const schemaVersions: Record<RecordKind, number> = {
   base: 1,
   attempt: 2,
   owner: 3,
-  control: 2,
+  control: 3,
   name: 1,
   notice: 1,
   ref: 1,

@@ -47,10 +47,20 @@ export interface ChainAudit {
   checkpoints: number;
   /** What collections deleted from the run. No state is lost: a state with a deleted checkpoint is computed from an older checkpoint. */
   collected: Collected;
+  /** Steps that were sampled again. */
+  resampled: ResampledStep[];
   finalState: Digest | null;
   violations: Violation[];
   /** Facts that no record proves, in words: the audit would not notice if they were forged. */
   notClaimed: string[];
+}
+
+interface ResampledStep {
+  step: number;
+  /** Number of the control record. */
+  control: number;
+  /** Number of finished episodes that it set aside. */
+  episodes: number;
 }
 
 interface Collected {
@@ -73,6 +83,7 @@ export class AuditReport implements ChainAudit {
   evaluations = 0;
   checkpoints = 0;
   collected: Collected = { records: 0, checkpoints: [], manifests: [], folded: 0 };
+  readonly resampled: ResampledStep[] = [];
   finalState: Digest | null = null;
   readonly violations: Violation[] = [];
   readonly notClaimed: string[] = [];

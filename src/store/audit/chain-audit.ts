@@ -16,6 +16,7 @@ import { auditCheckpoints, type StateDigest } from './checkpoint-audit.js';
 import { checkWaves } from './wave-audit.js';
 import { checkEpisodes } from './episode-audit.js';
 import { checkRescored } from './rescored-audit.js';
+import { auditResamples } from './resample-audit.js';
 import { auditEvaluated } from './run-evaluations-audit.js';
 import { auditEvaluations, type IsPass } from './evaluation-audit.js';
 import { checkForeignEvaluations } from './foreign-evaluations.js';
@@ -96,6 +97,7 @@ export async function auditChain(
     for (const start of await checkStarts(chain, timeline, step))
       if (!start.startsWith('runs/')) starts.add(start);
   }
+  await auditResamples(plainStore, run, report);
   await checkServed(chain, last);
   report.steps = last + 1;
   report.at('evaluations');

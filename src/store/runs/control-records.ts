@@ -42,9 +42,18 @@ export function foldControl(records: readonly ControlRecord[]): ControlState {
         break;
       case 'quarantine':
         break;
+      case 'resample':
+        state.resampled = n;
+        break;
     }
   }
   return state;
+}
+
+/** Keys that a change sets aside (R24). */
+export function keysSetAsideBy(change: ControlChange): readonly string[] {
+  if (change.kind === 'resample') return change.keys;
+  return change.kind === 'quarantine' ? [change.key, ...(change.also ?? [])] : [];
 }
 
 function hyperparametersOf({

@@ -1,7 +1,7 @@
-// Quarantine (R24): an unreadable record keeps its bytes, and readers of the run use `KEY.r1` in its place. A view of the store does this
-// for all readers, so that no reader can forget it.
+// Records that are set aside (R24), by a quarantine or a resample: they keep their bytes, and readers of the run use `KEY.r1` in their place.
+// A view of the store does this for all readers, so that no reader can forget it.
 import type { ControlRecord } from '../../spec/records/control-records.js';
-import { readControl } from './control-records.js';
+import { keysSetAsideBy, readControl } from './control-records.js';
 import { checkKey, replacementKey } from '../objects/layout.js';
 import type { ObjectInfo, ObjectStore } from '../objects/object-store.js';
 import { readIfWhole } from '../records/records.js';
@@ -43,6 +43,11 @@ export function checkQuarantinable(key: string): { folder: string; name: string 
   return { folder, name };
 }
 
+/** Whether a run makes the record at `key` again. */
+export function isReplaceable(key: string): boolean {
+  return replaceable.test(key);
+}
+
 /** Whether `longhaul quarantine` would accept the record. `store`: the store itself, not a run's view. */
 async function canBeSetAside(store: ObjectStore, key: string): Promise<boolean> {
   try {
@@ -81,8 +86,7 @@ export async function keysMadeFrom(
   if (name.startsWith('episodes/') && folder.startsWith('runs/'))
     for (const episode of await wavesEpisodes(store, folder, aside))
       if (episode !== key && !aside.has(episode)) keys.add(episode);
-  const batch = `${folder}batch.safetensors`;
-  if (folder.startsWith('runs/')) keys.add(aside.has(batch) ? inUse(batch, aside) : batch);
+  if (folder.startsWith('runs/')) keys.add(inUse(`${folder}batch.safetensors`, aside));
   return [...keys].sort();
 }
 
@@ -93,7 +97,7 @@ async function wavesEpisodes(
   aside: ReadonlySet<string>,
 ): Promise<string[]> {
   const key = `${folder}plan.json`;
-  const plan = await readIfWhole(store, aside.has(key) ? inUse(key, aside) : key, 'plan');
+  const plan = await readIfWhole(store, inUse(key, aside), 'plan');
   if (plan?.kind !== 'grpo' || !plan.dynamic_sampling) return [];
   const keys: string[] = [];
   for await (const info of store.list(`${folder}episodes/`)) {
@@ -104,20 +108,29 @@ async function wavesEpisodes(
 }
 
 /** Keys that the run's control records set aside. */
-export function quarantinedKeys(records: readonly ControlRecord[]): Set<string> {
-  const keys = new Set<string>();
-  for (const { change } of records) {
-    if (change.kind === 'quarantine') for (const key of [change.key, ...(change.also ?? [])]) keys.add(key);
-  }
-  return keys;
+export function keysSetAside(records: readonly ControlRecord[]): Set<string> {
+  return new Set(records.flatMap(({ change }) => keysSetAsideBy(change)));
 }
 
 /** The store as a run sees it: without the records that the run or its ancestors (R5) set aside. Returns `store` if there are none. */
 export async function openRunView(store: ObjectStore, run: string): Promise<ObjectStore> {
+  return viewWithout(store, await keysSetAsideIn(store, run));
+}
+
+async function keysSetAsideIn(store: ObjectStore, run: string): Promise<Set<string>> {
   const control: ControlRecord[] = [];
   for await (const timeline of timelinesOf(store, run))
     control.push(...(await readControl(store, timeline.run)));
-  return quarantineView(store, quarantinedKeys(control));
+  return keysSetAside(control);
+}
+
+/** Keys that each view was opened without. */
+const asideOf = new WeakMap<ObjectStore, ReadonlySet<string>>();
+
+/** Whether the object that `view`, the run's view as it was opened, uses for `key` has been set aside since. */
+export async function isSetAsideSince(view: ObjectStore, run: string, key: string): Promise<boolean> {
+  const used = inUse(key, asideOf.get(view) ?? new Set());
+  return (await keysSetAsideIn(view, run)).has(used);
 }
 
 /** `openRunView` for readers of many records: each run's view is opened once. */
@@ -130,25 +143,23 @@ export function openRunViews(store: ObjectStore): (run: string) => Promise<Objec
   };
 }
 
-/** A view in which `KEY.r1` stands for each quarantined KEY (`KEY.r2` if KEY.r1 is quarantined too). */
-function quarantineView(store: ObjectStore, quarantined: ReadonlySet<string>): ObjectStore {
-  if (quarantined.size === 0) return store;
-  for (const key of quarantined) checkQuarantinable(key);
+/** A view in which `KEY.r1` stands for each KEY that is set aside (`KEY.r2` if KEY.r1 is set aside too). */
+export function viewWithout(store: ObjectStore, aside: ReadonlySet<string>): ObjectStore {
+  if (aside.size === 0) return store;
+  for (const key of aside) checkQuarantinable(key);
   const replaced = new Map(
-    [...quarantined]
-      .filter((key) => !isReplacement(key, quarantined))
-      .map((key) => [key, inUse(key, quarantined)]),
+    [...aside].filter((key) => !isReplacement(key, aside)).map((key) => [key, inUse(key, aside)]),
   );
   const original = new Map([...replaced].map(([key, used]) => [used, key]));
   const use = (key: string) => replaced.get(key) ?? key;
 
   /** The object as the view lists it; null if it is set aside. */
   const shown = (info: ObjectInfo): ObjectInfo | null => {
-    if (quarantined.has(info.key)) return null;
+    if (aside.has(info.key)) return null;
     return { ...info, key: original.get(info.key) ?? info.key };
   };
 
-  return {
+  const view: ObjectStore = {
     address: store.address,
     get: (key) => store.get(use(key)),
     head: async (key) => {
@@ -171,23 +182,25 @@ function quarantineView(store: ObjectStore, quarantined: ReadonlySet<string>): O
     listFolder: async (prefix) => {
       const names = await store.listFolder(prefix);
       const keys = names
-        .filter((name) => !quarantined.has(prefix + name))
+        .filter((name) => !aside.has(prefix + name))
         .map((name) => original.get(prefix + name) ?? prefix + name);
       return keys.map((key) => key.slice(prefix.length)).sort();
     },
     delete: (key) => store.delete(use(key)),
     sweep: (olderThanMs) => store.sweep(olderThanMs),
   };
+  asideOf.set(view, aside);
+  return view;
 }
 
-function inUse(key: string, quarantined: ReadonlySet<string>): string {
-  for (let r = 1; ; r++) {
-    const candidate = replacementKey(key, r);
-    if (!quarantined.has(candidate)) return candidate;
-  }
+/** The key that stands for `key`: `key` itself if it is not set aside. */
+export function inUse(key: string, aside: ReadonlySet<string>): string {
+  let used = key;
+  for (let r = 1; aside.has(used); r++) used = replacementKey(key, r);
+  return used;
 }
 
-function isReplacement(key: string, quarantined: ReadonlySet<string>): boolean {
+function isReplacement(key: string, aside: ReadonlySet<string>): boolean {
   const match = /^(.*)\.r[1-9][0-9]*$/.exec(key);
-  return match !== null && quarantined.has(match[1] as string);
+  return match !== null && aside.has(match[1] as string);
 }

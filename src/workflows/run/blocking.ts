@@ -16,6 +16,27 @@ import type { RunProgress } from './run-progress.js';
 /** A record that the step has already used may have changed: the step begins again from its plan. */
 export class RecordsChanged extends Error {}
 
+/** What a step has sampled; a resample discards it while the step is paused or blocked (R24). */
+export class StepSamples {
+  private resampled = 0;
+
+  constructor(private readonly desk: ControlDesk) {}
+
+  /** The step begins from its plan. */
+  begin(): void {
+    this.resampled = this.newest;
+  }
+
+  /** Throws `RecordsChanged` if the step was resampled since it began. */
+  check(): void {
+    if (this.newest !== this.resampled) throw new RecordsChanged();
+  }
+
+  private get newest(): number {
+    return this.desk.control.resampled ?? 0;
+  }
+}
+
 /** Failures that a person may fix by quarantining records (R24). */
 const failuresOfRecords: readonly string[] = ['UnreadableRecord', 'Diverged'] satisfies FatalFailure[];
 
@@ -42,7 +63,8 @@ export async function untilFixed<T>(
       return done;
     } catch (error) {
       if (await patience.pausedFor(error)) continue;
-      if (isCancellation(error) || error instanceof ApplicationFailure) throw error;
+      const isOver = error instanceof ApplicationFailure || error instanceof RecordsChanged;
+      if (isOver || isCancellation(error)) throw error;
       const cause = error instanceof ActivityFailure ? error.cause : undefined;
       const type = cause instanceof ApplicationFailure ? (cause.type ?? 'Error') : 'Error';
       // The messages of our own failures are complete; their causes (such as a parser's message) belong in the log.

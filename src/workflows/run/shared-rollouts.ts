@@ -2,7 +2,7 @@
 // The records hold what a node has finished (R9), so another node can complete the range of a lost one.
 import { CancellationScope } from '@temporalio/workflow';
 import type { CollectedRollouts, PlannedStep } from '../../activities/contracts.js';
-import { throwWhereRecordsChanged } from './blocking.js';
+import { type StepSamples, throwWhereRecordsChanged } from './blocking.js';
 import type { Saving } from './checkpoint-uploads.js';
 import type { InterruptibleWork } from './interruptible-work.js';
 import type { NodePlacement } from './node-placement.js';
@@ -15,6 +15,7 @@ interface Collecting {
   readonly nodes: NodePlacement;
   readonly interruptible: InterruptibleWork;
   readonly progress: RunProgress;
+  readonly samples: StepSamples;
 }
 
 interface Share {
@@ -43,7 +44,7 @@ export interface JoinedRollouts extends CollectedRollouts {
  * those of a wave.
  */
 export function collectOnAll(
-  { owned, nodes, interruptible, progress }: Collecting,
+  { owned, nodes, interruptible, progress, samples }: Collecting,
   { step, plan, slots: count }: PlannedStep,
   keep: Saving | null,
   wave: { wave: number; from: number; to: number } = { wave: 0, from: 0, to: count },
@@ -57,6 +58,7 @@ export function collectOnAll(
     const { name, slots, node } = share;
     const kept = keep && share === shares[0] ? { keep: true, ...keep } : {};
     const collect = async (place: Place): Promise<Part> => {
+      samples.check();
       const engine = onEngine(place, stepId(step, name), progress.summary(step, name));
       const sampled = await engine.collectRollouts({ ...owned, step, plan, slots, ...kept });
       return { node: place.node, sampled };

@@ -20,7 +20,13 @@ import type {
   RunStatus,
 } from '../../activities/contracts.js';
 import { forgottenControl } from '../activity-failures.js';
-import { blockedUntilResumed, RecordsChanged, throwWhereRecordsChanged, untilFixed } from './blocking.js';
+import {
+  blockedUntilResumed,
+  RecordsChanged,
+  StepSamples,
+  throwWhereRecordsChanged,
+  untilFixed,
+} from './blocking.js';
 import { Budget } from '../status/budget.js';
 import type { Saving } from './checkpoint-uploads.js';
 import { ControlDesk } from './control-desk.js';
@@ -104,6 +110,7 @@ class TrainingLoop {
   private readonly checkpoints: RunCheckpoints;
   private readonly collections: RunCollections;
   readonly interruptible: InterruptibleWork;
+  readonly samples: StepSamples;
   private readonly budget: Budget;
   private readonly last: number;
   private unapplied = 0;
@@ -136,6 +143,7 @@ class TrainingLoop {
       await this.rest();
       progress.phase(phase === 'evaluating' ? phase : 'collecting');
     });
+    this.samples = new StepSamples(desk);
     this.budget = new Budget(opened.budget);
     this.unapplied = options.carried?.unapplied ?? 0;
     this.ungraded = options.carried?.ungraded ?? 0;
@@ -246,6 +254,7 @@ class TrainingLoop {
   ): Promise<void> {
     this.progress.phase('planning');
     const planned = await this.plan(step);
+    this.samples.begin();
     const keep = await this.checkpoints.wants(step - 1, planned.kind === 'grpo');
     if (planned.kind === 'grpo') await this.interruptible.ready();
     const [sampled] = await Promise.all([
@@ -255,6 +264,7 @@ class TrainingLoop {
     this.progress.phase('updating');
     const summary = this.progress.summary(step, 'update');
     const committed = await this.nodes.onNode((place) => {
+      this.samples.check();
       const elsewhere = playedElsewhere(sampled, place.node);
       return onEngine(place, stepId(step, 'update'), summary).updatePolicy({
         ...this.owned,
@@ -306,11 +316,12 @@ class TrainingLoop {
   /** Plans the step's next wave from the outcomes so far; the answer is empty if the step needs none. */
   private planWave({ step, plan }: PlannedStep, wave: number): Promise<PlannedWave> {
     const name = `wave-${wave}`;
-    const plannedOnce = (): Promise<PlannedWave> =>
-      orchestrator(stepId(step, name), this.progress.summary(step, name), orchestratorPolicy).planWave({
-        ...this.owned,
-        ...{ step, plan, wave },
-      });
+    const plannedOnce = (): Promise<PlannedWave> => {
+      this.samples.check();
+      const summary = this.progress.summary(step, name);
+      const { planWave } = orchestrator(stepId(step, name), summary, orchestratorPolicy);
+      return planWave({ ...this.owned, ...{ step, plan, wave } });
+    };
     return untilFixed(this.desk, this.progress, plannedOnce, throwWhereRecordsChanged);
   }
 

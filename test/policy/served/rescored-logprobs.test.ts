@@ -8,6 +8,8 @@ import type { PassRequest, PassResult } from '../../../src/engine/tinker/wire.js
 import { ServedLog } from '../../../src/policy/served/served-log.js';
 import { ServedStates } from '../../../src/policy/served/served-states.js';
 import { sha256Hex } from '../../../src/base/sha256.js';
+import { discardSamples } from '../../../src/store/runs/resampling.js';
+import { batchKey } from '../../../src/store/objects/layout.js';
 import { readInstances } from '../../../src/store/runs/served-models.js';
 import { openRunView, remedyFor } from '../../../src/store/runs/quarantine.js';
 import { memoryStore, type MemoryStore } from '../../followers/memory-store.js';
@@ -54,6 +56,20 @@ class FakeService {
   unload = () => Promise.resolve();
   keepAlive = () => undefined;
   release = () => undefined;
+}
+
+/** From now on, the store lists each object as younger than those before. */
+function inOrder(store: MemoryStore): void {
+  const { create, list } = store;
+  const keys: string[] = [];
+  store.create = async (at, bytes) => {
+    const answer = await create(at, bytes);
+    if (answer === 'created') keys.push(at);
+    return answer;
+  };
+  store.list = async function* (prefix) {
+    for await (const info of list(prefix)) yield { ...info, modified: new Date(keys.indexOf(info.key)) };
+  };
 }
 
 describe('the rescored log-probs of a step on a Tinker server', () => {
@@ -104,6 +120,24 @@ describe('the rescored log-probs of a step on a Tinker server', () => {
     // The replacement is there: a later process goes on in that model.
     expect((await attempt()).rescored).toBe(rescored);
     expect((await readInstances(store, run)).at(-1)).toMatchObject({ model: 'model-2' });
+  });
+
+  it('belong to a new model once the batch is discarded that an earlier one was sent', async () => {
+    inOrder(store);
+    await makeSealed(store);
+    service.onPass = () => {
+      if (service.passes.length === 2) throw new Error('killed');
+    };
+    await expect(attempt()).rejects.toThrow('killed');
+    service.onPass = () => undefined;
+    expect(await discardSamples(store, run)).toMatchObject({ kind: 'discarded', step });
+    const sealed = (await store.get(batchKey(run, step)))!;
+    await (await openRunView(store, run)).create(batchKey(run, step), sealed);
+    const { served } = await attempt();
+    expect(service.passes.at(-1)!.model_id).toBe('model-2');
+    // A later process goes on in that model: the other batch was never sent to it.
+    expect((await attempt()).served).toMatchObject({ instance: served!.instance });
+    expect(service.models).toBe(2);
   });
 
   describe('of a committed step', () => {
