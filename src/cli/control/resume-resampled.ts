@@ -58,7 +58,6 @@ async function discarded(
     throw new Error(
       `${store.address} has ${run} only up to step ${stored}, and the run is at step ${step}: ${named}`,
     );
-  if (stored > step) return { kind: 'nothing', why: `step ${stored} of ${run} is committed already` };
   return discardSamples(store, run);
 }
 

@@ -3,13 +3,17 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { PlannedStep } from '../../../src/activities/contracts.js';
+import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
 import type { Outcome } from '../../../src/spec/records/episode.js';
 import { decodeBatchFile } from '../../../src/store/files/batch-file.js';
 import { sha256Hex } from '../../../src/base/sha256.js';
-import { batchKey, updateKey } from '../../../src/store/objects/layout.js';
+import { batchKey, episodeKey, updateKey } from '../../../src/store/objects/layout.js';
 import { readState, readUpdate } from '../../../src/store/runs/run-records.js';
-import { counting, run, tamper } from '../fixture.js';
+import { requireRecord } from '../../../src/store/records/records.js';
+import { openRunView } from '../../../src/store/runs/quarantine.js';
+import { discardSamples } from '../../../src/store/runs/resampling.js';
+import { counting, reviseRecord, run, tamper } from '../fixture.js';
 import {
   collect,
   episodeAt,
@@ -184,6 +188,38 @@ describe('updatePolicy', () => {
     ]);
     expect(await harness.store.get(updateKey(run, step))).toBeNull();
     expect((await harness.engine.held())?.state).toBe(await readState(harness.store, run, step - 1));
+  });
+
+  it('does not commit a batch that was set aside while its update was computed; the step is then sampled and taken again', async () => {
+    const answer = await played([[0, 0, passed]]);
+    const { engine } = harness.node.holder;
+    const { update: apply } = engine;
+    engine.update = async (...args) => {
+      const result = await apply(...args);
+      await discardSamples(harness.store, run);
+      engine.update = apply;
+      return result;
+    };
+    await expect(update(answer)).rejects.toThrow('was set aside while its update was computed');
+    expect(await harness.store.get(updateKey(run, step))).toBeNull();
+    const [old, oldBatch] = [await episodeAt(0, 0), await harness.store.get(batchKey(run, step))];
+
+    const view = await openRunView(harness.store, run);
+    const deps = { ...harness.node, store: view };
+    await collect(answer, undefined, deps);
+    const key = episodeKey(run, step, 0, 0);
+    expect((await requireRecord(view, key, 'episode')).tokens).not.toEqual(old.tokens);
+    await reviseRecord(view, key, 'episode', (record) => ({ ...record, outcome: passed }));
+    // The engine holds the state that the other batch led to, and goes back.
+    const { state } = await update(answer, deps);
+    const { identity } = await readUpdate(harness.store, run, step);
+    expect(identity).toMatchObject({ applied: true, state });
+    expect(identity.batch).toBe(sha256Hex((await harness.store.get(`${batchKey(run, step)}.r1`))!));
+    expect(await harness.store.get(batchKey(run, step))).toEqual(oldBatch);
+    expect(await auditRun(harness.store, run)).toMatchObject({
+      violations: [],
+      resampled: [{ step, control: 1, episodes: 4 }],
+    });
   });
 });
 

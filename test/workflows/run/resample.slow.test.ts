@@ -10,6 +10,7 @@ import { readChanges } from '../../../src/report/history/changes.js';
 import { readHistory } from '../../../src/report/history/run-history.js';
 import { batchKey, episodeKey, episodesFolder } from '../../../src/store/objects/layout.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
+import { openStore } from '../../../src/store/open-store.js';
 import { StoreUnavailable } from '../../../src/store/objects/store-errors.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { readControl } from '../../../src/store/runs/control-records.js';
@@ -129,6 +130,12 @@ describe('a step that is sampled again', () => {
       expect(journals.filter((name) => String(name).endsWith('.journal'))).toHaveLength(unfinished.length);
       const before = await bytesOf(store, finished);
       const sampled = seeds.length;
+      const empty = await openStore(`dir:${join(of.folder, 'empty')}`);
+      const elsewhere = await command('resume', '--resample', '--store', empty.address);
+      expect(elsewhere).toMatchObject({
+        code: 1,
+        errors: expect.stringContaining('there is no run') as string,
+      });
       isHeld = false;
       if (kills) await discardSamples(store, run);
       const resumed = await command(...resume);
