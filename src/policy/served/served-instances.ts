@@ -144,8 +144,9 @@ export class ServedInstances {
         const saves = isTrained(instance.record)
           ? isSaved(record.spec, next)
           : await this.log.precedesPhase(run, next);
+        const before = await this.log.checkOf(run, next - 1);
         const { saved, served } = await sentFor({ run, item: itemOf.update(next) }, () =>
-          instance.apply({ ...logged, saves }, options),
+          instance.apply({ ...logged, before, saves }, options),
         );
         if (saved) await this.recordSaved(run, { step: next, state }, saved, instance.record);
         if (!isTrained(instance.record)) return;

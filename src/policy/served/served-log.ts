@@ -22,8 +22,8 @@ import { readBatch } from '../../store/runs/stored-batch.js';
 import type { StepToApply } from './served-instance.js';
 import { checkedSequences, forCheck, type WeightCheck } from './weight-check.js';
 
-/** A committed step; whoever applies it again says whether the state is saved. */
-export type LoggedStep = Omit<StepToApply, 'saves'>;
+/** A committed step; whoever applies it again says what is checked before, and whether the state is saved. */
+export type LoggedStep = Omit<StepToApply, 'before' | 'saves'>;
 
 /** A check does not depend on how a step's requests were divided. */
 const unlimited = { sequences: Infinity, tokens: Infinity };
@@ -148,9 +148,8 @@ export class ServedLog {
     if (identity.applied !== true) return null;
     const { record: plan } = await readPlan(store, run, step, identity.plan);
     const batch = await this.batchOf(run, step, identity.batch);
-    const before = await this.checkOf(run, step - 1);
     const after = observed.served ? { after: observed.served.check } : {};
-    const logged = { step, plan, batch, stepId: identity.step_id, before, ...after };
+    const logged = { step, plan, batch, stepId: identity.step_id, ...after };
     const { rescored: recorded } = identity;
     if (recorded === undefined)
       return { ...logged, keepRescored: this.keepRescored(run, step, identity.batch) };
