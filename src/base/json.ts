@@ -46,10 +46,19 @@ export function isFaithful(token: string): boolean {
   return String(Number(token)) === token;
 }
 
-/** The JSON text with its numbers replaced; what is within strings stays. */
+/** The JSON text with its numbers replaced. */
 export function replaceNumbers(text: string, replace: (written: string) => string): string {
+  return replaceOutsideStrings(text, numbers, replace);
+}
+
+/** The text with the pattern's matches replaced; what is within strings of JSON stays. */
+export function replaceOutsideStrings(
+  text: string,
+  pattern: RegExp,
+  replace: (found: string) => string,
+): string {
   return stretchesOf(text)
-    .map((stretch) => (isString(stretch) ? stretch : stretch.replace(numbers, replace)))
+    .map((stretch) => (isString(stretch) ? stretch : stretch.replace(pattern, replace)))
     .join('');
 }
 

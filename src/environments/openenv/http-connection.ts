@@ -2,7 +2,7 @@
 // only one episode may be open at a time, and after each step `GET /state` must show that the world is still this episode's: some servers
 // keep no world between requests, and other clients may have reset it. The server's bare 500 is an exception of the environment; a proxy
 // says 502, 503 or 504.
-import { isObject, writeJson } from '../../base/json.js';
+import { isObject, numberIn, writeJson } from '../../base/json.js';
 import { awakeLimit } from '../../base/awake-clock.js';
 import { EnvironmentError } from '../environment.js';
 import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
@@ -76,14 +76,19 @@ export class HttpConnection implements OpenEnvConnection {
   #refuseOtherWorld({ episode_id, step_count }: Record<string, unknown>): void {
     const { episode, steps } = this.#world;
     const isNamed = typeof episode_id === 'string' && episode_id === episode;
-    const isCounted = step_count === steps;
+    const isCounted = numberIn(step_count) === steps;
     // A server that counts no steps says 0, or nothing.
-    if (isNamed ? isCounted || !step_count : isCounted && typeof episode_id !== 'string') return;
+    if (
+      isNamed
+        ? isCounted || !(numberIn(step_count) ?? step_count)
+        : isCounted && typeof episode_id !== 'string'
+    )
+      return;
     throw new EnvironmentError(
       'failed',
       'world',
       `${this.url} shows another world than this episode's after ${steps} ${steps === 1 ? 'step' : 'steps'} ` +
-        `(episode_id ${JSON.stringify(episode_id)}, step_count ${JSON.stringify(step_count)}): it keeps none between requests, another ` +
+        `(episode_id ${writeJson(episode_id)}, step_count ${writeJson(step_count)}): it keeps none between requests, another ` +
         'client has reset it, or its /state does not give the episode_id of the reset',
     );
   }
@@ -122,7 +127,7 @@ export class HttpConnection implements OpenEnvConnection {
   #replyOf(call: string, status: number, text: string): ReplyFrame {
     const data = parsed(text);
     if (status === 200 && data !== null) return { type: 'observation', data };
-    const detail = (data === null ? text : JSON.stringify(data.detail ?? data)).slice(0, 500);
+    const detail = (data === null ? text : writeJson(data.detail ?? data)).slice(0, 500);
     if (status === 401 || status === 403) throw unauthorized(this.url, status);
     if (status === 429 || status > 500) throw this.#lost(`answers ${call} with ${status}: ${detail}`, call);
     const code = status === 422 ? 'VALIDATION_ERROR' : 'EXECUTION_ERROR';

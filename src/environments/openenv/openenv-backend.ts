@@ -1,7 +1,7 @@
 // Plays episodes on an OpenEnv server of any version, in the contract and over the transport that it has. Connections are pooled: that of a closed
 // episode serves the next one after a `reset`. A lost connection ends its episode, unless the server keeps the session for another
 // (`openenv-socket.ts`), in this process or the next (`attach`).
-import { isObject, numberIn } from '../../base/json.js';
+import { isObject, numberIn, writeJson } from '../../base/json.js';
 import { abortable } from '../../base/abortable.js';
 import { Backoff } from '../../base/backoff.js';
 import { setMaxListeners } from 'node:events';
@@ -188,10 +188,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     const listed = isObject(data.observation) ? data.observation.tools : undefined;
     const tools = readTools(listed);
     if (tools.length > 0) return tools;
-    const reasons = [
-      ...leftOutTools(listed),
-      ...(isObject(data.metadata) ? [JSON.stringify(data.metadata)] : []),
-    ];
+    const reasons = [...leftOutTools(listed), ...(isObject(data.metadata) ? [writeJson(data.metadata)] : [])];
     const why = reasons.length === 0 ? '' : ` (${reasons.join(', ').slice(0, 300)})`;
     throw new EnvironmentError('failed', 'open', `${url} lists no tools${why}`);
   }
@@ -292,7 +289,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
       connection = await connect(signal, session.id);
       const { data } = await untilAborted(connection, signal, request(connection, { type: 'state' }, 'open'));
       if (data.reset_key === session.world) {
-        const { step_count: done } = data;
+        const done = numberIn(data.step_count);
         if (done === calls || done === calls - 1) {
           const contract = await untilAborted(connection, signal, server.contract(callTimeoutMs));
           const { tools } = await untilAborted(

@@ -1,6 +1,6 @@
 // What is known of one OpenEnv server, found out by asking: its transport, its contract, and whether it is up. All versions of OpenEnv share the
 // envelope of observation, reward and done; they differ in how a session is reached and in what an action is.
-import { isObject } from '../../base/json.js';
+import { isObject, writeJson } from '../../base/json.js';
 import { awakeLimit } from '../../base/awake-clock.js';
 import { withoutSecrets } from '../../base/secrets.js';
 import type { JsonSchemaObject, ToolSpec } from '../../spec/records/task.js';
@@ -193,11 +193,18 @@ export class OpenEnvServer {
     if (answer.status === 401 || answer.status === 403) throw unauthorized(this.url, answer.status);
     if (answer.status >= 500 || answer.status === 429)
       throw new EnvironmentError('unavailable', 'connect', `${this.url}/schema answers ${answer.status}`);
+    if (answer.status >= 400) return null;
     try {
-      const { action } = parseServerJson(answer.text) as { action?: unknown };
-      return isObject(action) ? action : null;
-    } catch {
-      return null;
+      const schema = parseServerJson(answer.text);
+      return isObject(schema) && isObject(schema.action) ? schema.action : null;
+    } catch (error) {
+      throw new EnvironmentError(
+        'failed',
+        noContract,
+        `${this.url}/schema says what the server's actions are, and what it answers is not JSON: ${answer.text.slice(0, 100)}: ` +
+          'correct it, let it answer 404, or set environments[].contract: mcp if the server lists tools',
+        { cause: error },
+      );
     }
   }
 
@@ -294,7 +301,7 @@ const mcpActions = ['Action', 'CallToolAction', 'ListToolsAction'];
 
 /** Union types have no title of their own. */
 function isMcp(schema: Record<string, unknown>): boolean {
-  return mcpActions.includes(String(schema.title)) || JSON.stringify(schema).includes('"call_tool"');
+  return mcpActions.includes(String(schema.title)) || writeJson(schema).includes('"call_tool"');
 }
 
 /** `metadata` is for programs. */

@@ -341,6 +341,6 @@ function shortened(text: string): string {
 }
 
 function errorFrame({ data }: ReplyFrame): ErrorFrame {
-  const problems = Array.isArray(data.errors) ? ` ${JSON.stringify(data.errors).slice(0, 500)}` : '';
+  const problems = Array.isArray(data.errors) ? ` ${writeJson(data.errors).slice(0, 500)}` : '';
   return new ErrorFrame(textOf(data.code, ''), `${textOf(data.message, 'no message')}${problems}`, data);
 }

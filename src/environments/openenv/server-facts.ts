@@ -5,6 +5,7 @@ import type { Task, ToolSpec } from '../../spec/records/task.js';
 import { EnvironmentError } from '../environment.js';
 import { ErrorFrame, type ReplyFrame } from './openenv-connection.js';
 import { type ContractKind, OpenEnvServer, type ServerOptions, type Transport } from './openenv-server.js';
+import { parseServerJson } from './server-json.js';
 import { inOrder, isReward, leftOutTools, readTools } from '../tool-results.js';
 
 export interface ServerFacts {
@@ -133,7 +134,7 @@ async function knowsGradeFrame(
 
 function parsed(text: string): Record<string, unknown> {
   try {
-    const value: unknown = JSON.parse(text);
+    const value = parseServerJson(text);
     return isObject(value) ? value : {};
   } catch {
     return {};

@@ -1,8 +1,9 @@
 // Reads the tasks that a server of OpenEnv 0.4.1 or later lists itself, page by page. Their form is the environment's own; a reset with `split` and
 // `index` selects one.
-import { isObject, numberIn, parseJson, writeJson } from '../../base/json.js';
+import { isObject, numberIn, writeJson } from '../../base/json.js';
 import { awakeLimit } from '../../base/awake-clock.js';
 import { textOf } from '../tool-results.js';
+import { parseServerJson } from './server-json.js';
 
 /** A row of a task file. */
 export interface ServerTask {
@@ -89,7 +90,7 @@ class TaskServer {
     private readonly signal: AbortSignal,
   ) {}
 
-  /** Posts `data`, or gets without it. `body` is null if the answer is not JSON. */
+  /** Posts `data`, or gets without it. `body` is undefined if the answer is not JSON. */
   async ask(path: string, data?: Record<string, unknown>): Promise<{ status: number; body: unknown }> {
     const limit = awakeLimit(answerWithinMs);
     try {
@@ -136,9 +137,9 @@ class TaskServer {
       pieces.push(piece);
     }
     try {
-      return parseJson(Buffer.concat(pieces).toString('utf8'));
+      return parseServerJson(Buffer.concat(pieces).toString('utf8'));
     } catch {
-      return null;
+      return undefined;
     }
   }
 }
@@ -177,9 +178,10 @@ function ownKey(task: unknown): string | null {
 }
 
 function detailIn(body: unknown): string {
+  if (body === undefined) return ', and not with JSON';
   const detail = isObject(body) ? body.detail : undefined;
   if (detail === undefined) return '';
-  return `: ${(typeof detail === 'string' ? detail : JSON.stringify(detail)).slice(0, 300)}`;
+  return `: ${textOf(detail, writeJson(detail)).slice(0, 300)}`;
 }
 
 function namesIn(names: readonly unknown[]): string {

@@ -74,6 +74,12 @@ it.each([
   expect(parseServerJson(json)).toEqual(value);
 });
 
+it('ten megabytes of escapes beside such a number are read', () => {
+  const json = `{"t":"${'x\\\\'.repeat(5_000_000)}","v":NaN}`;
+  expect(parseServerJson(json)).toMatchObject({ v: 'NaN' });
+  expect(() => parseServerJson(json.slice(0, -1))).toThrow(SyntaxError);
+});
+
 it.each(['{"a":NaN', 'NaNs', '{"a":Infinity1}'])('%s is still no JSON', (json) => {
   expect(() => parseServerJson(json)).toThrow(SyntaxError);
 });
