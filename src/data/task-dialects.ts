@@ -1,5 +1,5 @@
 // Converts rows of Fleet's task files to our names.
-import { numberIn, writeJson } from '../base/json.js';
+import { isObject, numberIn, writeJson } from '../base/json.js';
 
 /** Their names, and ours. */
 const fleetNames: Readonly<Record<string, string>> = {
@@ -27,18 +27,16 @@ const sharedNames = [
 
 /** A row of Fleet in our names, without what only Fleet's own programs read; null for any other value. */
 export function fleetRow(value: unknown): Record<string, unknown> | null {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return null;
-  const row = value as Record<string, unknown>;
-  if (!Object.keys(fleetNames).some((name) => name in row)) return null;
+  if (!isObject(value) || !Object.keys(fleetNames).some((name) => name in value)) return null;
   const ours: Record<string, unknown> = {};
-  for (const [name, held] of Object.entries(row)) {
+  for (const [name, held] of Object.entries(value)) {
     const our = fleetNames[name] ?? name;
     // A row that has both names means ours.
     if (
       !sharedNames.includes(our) ||
       held === null ||
       (our === 'verifier_code' && held === '') ||
-      (our !== name && our in row)
+      (our !== name && our in value)
     )
       continue;
     ours[our] = our === 'env_variables' ? withoutNull(held) : held;
@@ -50,7 +48,7 @@ export function fleetRow(value: unknown): Record<string, unknown> | null {
 
 /** Facts for the prompt may be absent there, and may have parts. */
 function withoutNull(held: unknown): unknown {
-  if (typeof held !== 'object' || held === null || Array.isArray(held)) return held;
+  if (!isObject(held)) return held;
   return Object.fromEntries(
     Object.entries(held).flatMap(([name, value]) =>
       value === null ? [] : [[name, typeof value === 'object' ? writeJson(value) : value]],
@@ -60,10 +58,8 @@ function withoutNull(held: unknown): unknown {
 
 /** A row whose `env_variables` are texts, where they were numbers or booleans. */
 export function withTextVariables(row: unknown): unknown {
-  if (typeof row !== 'object' || row === null || !('env_variables' in row)) return row;
-  const { env_variables: held } = row;
-  if (typeof held !== 'object' || held === null || Array.isArray(held)) return row;
-  const texts = Object.entries(held).map(([name, value]: [string, unknown]) => [name, textOf(value)]);
+  if (!isObject(row) || !isObject(row.env_variables)) return row;
+  const texts = Object.entries(row.env_variables).map(([name, value]) => [name, textOf(value)]);
   return { ...row, env_variables: Object.fromEntries(texts) as unknown };
 }
 

@@ -1,4 +1,5 @@
 // Rows as the data sets of TRL, SkyRL and verl have them, in our names: a prompt as messages, `data_source`, `reward_model`, `extra_info`, …
+import { isObject, numberIn } from '../base/json.js';
 
 /** A row in our names, or why it cannot be one. */
 export type ConvertedRow = { row: unknown } | { problem: string };
@@ -16,17 +17,23 @@ const ofTrainers = ['ability', 'agent_name'];
  * stays, so that the task schema refuses it.
  */
 export function trainerRow(value: unknown): ConvertedRow {
-  if (!isMapping(value)) return { row: value };
+  if (!isObject(value)) return { row: value };
   const asked = 'prompt' in value ? value.prompt : value.question;
   const read = Array.isArray(asked) ? promptIn(asked) : { text: asked };
   if ('problem' in read) return read;
   const foreign = foreignColumns.filter((name) => name in value);
   if (foreign.length === 0) return { row: 'prompt' in value ? { ...value, prompt: read.text } : value };
-  const extra = isMapping(value.extra_info) ? value.extra_info : {};
+  const extra = isObject(value.extra_info) ? value.extra_info : {};
   const env_key = value.env_key ?? environmentIn(value);
-  const task_key = value.task_key ?? extra.task_key ?? keyIn(value, extra, env_key);
-  if (typeof env_key !== 'string' || typeof task_key !== 'string')
-    return { problem: unnamed(foreign, { task_key, env_key }) };
+  const task_key = value.task_key ?? nameIn(extra.task_key) ?? keyIn(value, extra, env_key);
+  const missing = [
+    ...(isGiven(task_key) ? [] : ['a task_key of its own']),
+    ...(isGiven(env_key) ? [] : ['the env_key of the environment that grades it']),
+  ];
+  if (missing.length > 0)
+    return {
+      problem: `it has ${foreign.join(', ')}, as rows of other trainers do; give it ${missing.join(', and ')}`,
+    };
   const kept = Object.entries(value).filter(([name]) => !foreign.includes(name));
   const used = [
     ...ofTrainers,
@@ -35,17 +42,16 @@ export function trainerRow(value: unknown): ConvertedRow {
     ...(value.task_key === undefined ? ['id', 'index'] : []),
     ...(value.env_class === 'fleet_task' ? ['env_class'] : []),
   ];
-  const graded = foreign.filter((name) => !used.includes(name) && (value[name] ?? null) !== null);
-  const reset = {
-    ...Object.fromEntries(graded.map((name) => [name, value[name]])),
-    ...(isMapping(value.reset) ? value.reset : {}),
-  };
+  const graded = foreign.filter((name) => !used.includes(name) && isGiven(value[name]));
+  const columns = Object.fromEntries(graded.map((name) => [name, value[name]]));
+  // The task schema refuses another `reset`.
+  const reset = isObject(value.reset) ? { ...columns, ...value.reset } : (value.reset ?? columns);
   return {
     row: {
       ...Object.fromEntries(kept),
       ...{ prompt: read.text, env_key, task_key },
       ...(value.split === undefined ? splitIn(extra.split) : {}),
-      ...(Object.keys(reset).length === 0 ? {} : { reset }),
+      ...(graded.length === 0 ? {} : { reset }),
     },
   };
 }
@@ -57,40 +63,37 @@ function environmentIn({ env_class, data_source }: Record<string, unknown>): unk
     : env_class;
 }
 
-function keyIn(row: Record<string, unknown>, extra: Record<string, unknown>, envKey: unknown): unknown {
-  const isName = (value: unknown): value is string | number =>
-    (typeof value === 'string' && value !== '') || Number.isSafeInteger(value);
-  if (isName(row.id)) return String(row.id);
-  const index = extra.index ?? row.index;
-  if (!isName(index)) return undefined;
+const isGiven = (value: unknown): boolean => value !== undefined && value !== null;
+
+function keyIn(row: Record<string, unknown>, extra: Record<string, unknown>, envKey: unknown): string | null {
+  const id = nameIn(row.id);
+  if (id !== null) return id;
+  const index = nameIn(extra.index ?? row.index);
   // An index counts within its split.
-  return [envKey, extra.split, index].filter(isName).join('/');
+  return index && [nameIn(envKey), nameIn(extra.split), index].filter((name) => name !== null).join('/');
+}
+
+/** A text, or the digits of a whole number: pandas writes 3.0 if another row lacks the column. */
+function nameIn(value: unknown): string | null {
+  if (typeof value === 'string') return value === '' ? null : value;
+  const number = numberIn(value);
+  if (number === null) return null;
+  const [, digits] = /^(-?\d+)(?:\.0+)?$/.exec(String(value)) ?? [];
+  if (digits !== undefined) return String(BigInt(digits));
+  return Number.isSafeInteger(number) ? String(number) : null;
 }
 
 /** Every split but `train` is for evaluation. */
 function splitIn(split: unknown): { split?: 'train' | 'held_out' } {
-  if (split === 'train') return { split };
-  return typeof split === 'string' && /^(test|val|validation|eval|dev|held_out)$/.test(split)
-    ? { split: 'held_out' }
-    : {};
-}
-
-function unnamed(
-  foreign: readonly string[],
-  { task_key, env_key }: { task_key: unknown; env_key: unknown },
-): string {
-  const missing = [
-    ...(typeof task_key === 'string' ? [] : ['a task_key of its own']),
-    ...(typeof env_key === 'string' ? [] : ['the env_key of the environment that grades it']),
-  ];
-  return `it has ${foreign.join(', ')}, as rows of other trainers do; give it ${missing.join(', and ')}`;
+  if (typeof split !== 'string' || split.trim() === '') return {};
+  return { split: /^\s*train(ing)?\s*$/i.test(split) ? 'train' : 'held_out' };
 }
 
 /** The text of a prompt that is one message of the user. */
 function promptIn(messages: readonly unknown[]): { text: string } | { problem: string } {
   if (messages.length === 0) return { problem: 'prompt is an empty list; give the text of the request' };
-  const texts = messages.map((message) => (isMapping(message) ? textOf(message.content) : null));
-  const roles = messages.map((message) => (isMapping(message) ? message.role : undefined));
+  const texts = messages.map((message) => (isObject(message) ? textOf(message.content) : null));
+  const roles = messages.map((message) => (isObject(message) ? message.role : undefined));
   const [text] = texts;
   if (roles.length === 1 && roles[0] === 'user' && typeof text === 'string') return { text };
   if (roles.some((role) => typeof role !== 'string'))
@@ -113,11 +116,7 @@ function textOf(content: unknown): string | null {
   if (typeof content === 'string') return content;
   if (!Array.isArray(content)) return null;
   const parts = content.map((part: unknown) =>
-    isMapping(part) && part.type === 'text' && typeof part.text === 'string' ? part.text : null,
+    isObject(part) && part.type === 'text' && typeof part.text === 'string' ? part.text : null,
   );
   return parts.includes(null) ? null : parts.join('');
-}
-
-function isMapping(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

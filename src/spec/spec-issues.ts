@@ -1,6 +1,7 @@
 // Turns zod's issues into problems that say what is wrong, where, and how to fix it.
 import { z } from 'zod';
 import type { SpecProblem } from './invalid-spec.js';
+import { isObject, writeJson } from '../base/json.js';
 import { nearestName } from '../base/nearest-name.js';
 import { isSecretKey, secretInUrl } from '../base/secrets.js';
 import { fixOfValue, mendsOf, secretFix } from './names/skyrl-names.js';
@@ -48,7 +49,7 @@ function unknownKeys(path: readonly PropertyKey[], value: unknown, schema: z.Zod
   const mends = isRun ? mendsOf(path, value, known) : null;
   if (mends !== null) return mends.map(({ path: at, fix }) => noSuchKey(at, fix));
   const near = nearestName(key, here);
-  if (near === null && isRun && isMapping(value)) {
+  if (near === null && isRun && isObject(value)) {
     const below = Object.entries(value).flatMap(([name, child]) =>
       unknownKeys([...path, name], child, schema),
     );
@@ -98,7 +99,7 @@ function problemOf(issue: Issue, schema: z.ZodType, input: unknown): SpecProblem
     };
   }
   const secret = typeof value === 'string' && secretInUrl(value) !== null;
-  const shown = secret ? 'a URL with a secret in it' : (JSON.stringify(value)?.slice(0, 60) ?? 'nothing');
+  const shown = secret ? 'a URL with a secret in it' : writeJson(value).slice(0, 60);
   switch (issue.code) {
     case 'invalid_type':
       return {
@@ -154,6 +155,7 @@ function withoutLinks(markdown: string): string {
 
 const typeWords: Record<string, string> = {
   object: 'a mapping of keys to values',
+  record: 'a mapping of keys to values',
   array: 'a list',
   tuple: 'a list of two numbers',
   string: 'text',
@@ -172,10 +174,6 @@ function nearestMultiple(value: unknown, divisor: number | bigint): string {
   const unit = Number(divisor);
   const below = Math.floor(value / unit) * unit;
   return below > 0 ? `${below} and ${below + unit} are the nearest` : `${unit} is the nearest`;
-}
-
-function isMapping(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function valueAt(input: unknown, path: readonly PropertyKey[]): unknown {

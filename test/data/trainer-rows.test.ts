@@ -81,6 +81,11 @@ describe('a row is a task', () => {
       { ...own, reset: { id: 5, data_source: 'x', answer: '2', level: 1 } },
     ],
     [
+      'with a number as its key among the extra columns',
+      { prompt: 'x', data_source: 'crm', extra_info: { task_key: 17, split: 'train' } },
+      { task_key: '17', env_key: 'crm', split: 'train' },
+    ],
+    [
       'whose variables are numbers and booleans',
       { ...own, env_variables: { LIMIT: 5, RATE: 0.5, IS_ADMIN: true, NAME: 'Ada' } },
       { env_variables: { LIMIT: '5', RATE: '0.5', IS_ADMIN: 'true', NAME: 'Ada' } },
@@ -89,10 +94,57 @@ describe('a row is a task', () => {
     expect(tasksOf(row)).toEqual([expect.objectContaining(task)]);
   });
 
+  // As JSON text: JavaScript would not write these numbers so.
+  test.each([
+    ['"id":1915883588174806058', '1915883588174806058'],
+    ['"id":1915883588174806058.0', '1915883588174806058'],
+    ['"id":3.0', '3'],
+    ['"id":-0', '0'],
+    ['"id":2e3', '2000'],
+    ['"extra_info":{"index":3.0}', 'crm/3'],
+    ['"extra_info":{"index":3.0,"split":"test"}', 'crm/test/3'],
+    ['"index":1915883588174806058', 'crm/1915883588174806058'],
+    ['"id":null,"index":"a7"', 'crm/a7'],
+  ])('with the key of its %s', (column, key) => {
+    expect(parseTasks(`{"prompt":"x","data_source":"crm",${column}}\n`, 'tasks.jsonl')[0]?.task_key).toBe(
+      key,
+    );
+  });
+
+  test.each([
+    ['train', 'train'],
+    ['Train', 'train'],
+    ['training', 'train'],
+    ...['test', 'test_hard', 'val_seen', 'val', 'Validation', 'eval', 'dev', 'held_out', 'trainval', '2'].map(
+      (split): [string, string] => [split, 'held_out'],
+    ),
+    ['', 'train'],
+  ])('of the split %j', (split, ours) => {
+    const extra_info = { split, index: 0 };
+    expect(tasksOf({ prompt: 'x', data_source: 'crm', extra_info })[0]?.split).toBe(ours);
+  });
+
   it('also if it is a demonstration with such variables', () => {
     const messages = [...ask('Hello.'), { role: 'assistant', content: 'Hello. <done>' }];
     const text = JSON.stringify({ kind: 'x', env_variables: { LIMIT: 5 }, messages });
     expect(parseDemonstrations(text, 'd.jsonl')[0]?.env_variables).toEqual({ LIMIT: '5' });
+  });
+});
+
+describe('a number is not taken for an object', () => {
+  test.each([
+    ['"reset":1.0', 'reset must be a mapping of keys to values, not 1.0'],
+    ['"reset":1.0,"answer":"2"', 'reset must be a mapping of keys to values, not 1.0'],
+    ['"env_variables":1.0', 'env_variables must be a mapping of keys to values, not 1.0'],
+    ['"task_key":1.0,"answer":"2"', 'task_key must be text, not 1.0'],
+    [
+      '"id":1.5,"data_source":"crm"',
+      'it has data_source, id, as rows of other trainers do; give it a task_key',
+    ],
+  ])('%s', (columns, problem) => {
+    const named = columns.includes('_key') || columns.includes('"id"') ? '' : '"task_key":"a",';
+    const text = `{"env_key":"crm","prompt":"x",${named}${columns}}\n`;
+    expect(() => parseTasks(text, 'tasks.jsonl')).toThrow(`line 1: ${problem}`);
   });
 });
 

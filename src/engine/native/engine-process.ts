@@ -5,9 +5,10 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import type { Duplex } from 'node:stream';
 import { awakeTimeout } from '../../base/awake-clock.js';
+import { isObject } from '../../base/json.js';
 import { isSecretName } from '../../base/secrets.js';
 import { EngineError, EngineExited } from '../policy-engine.js';
-import { encodeFrame, type Frame, type FrameArray, FrameDecoder, FrameError, isObject } from './frames.js';
+import { encodeFrame, type Frame, type FrameArray, FrameDecoder, FrameError } from './frames.js';
 
 interface EngineProcessOptions {
   binary: string;

@@ -1,4 +1,5 @@
 // Encodes and decodes frames of the engine's protocol (docs/engine-protocol.md): length, id, JSON header, raw little-endian arrays.
+import { isObject } from '../../base/json.js';
 
 export type FrameArray =
   | { name: string; dtype: 'I32'; data: Int32Array }
@@ -131,8 +132,4 @@ function describeArray(entry: unknown): { name: string; dtype: FrameArray['dtype
     if (known && Number.isSafeInteger(elements) && elements >= 0) return { name, dtype, elements };
   }
   throw new FrameError('a header describes an array wrongly');
-}
-
-export function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

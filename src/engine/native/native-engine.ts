@@ -1,11 +1,12 @@
 // FileEngine over a child process. The first call starts the process; the first call after its death starts a new one. A new process holds
 // no state, so a call that needs one fails with `WrongState` until a state is loaded (ensurePolicy, R14).
 import { awakeTimeout } from '../../base/awake-clock.js';
+import { isObject } from '../../base/json.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { ExportRequest, HeldState, LoadedState, FileEngine, RandomModel, ReferenceSource, SavedFile, SavedState, ScoreRequest, StoredModel, UpdateRequest } from '../file-engine.js';
 import { EngineError, type EngineInfo, type GenerateRequest, type GenerateResult, type UpdateProgress, type UpdateResult } from '../policy-engine.js';
 import { type CallOptions, EngineProcess, type Reply } from './engine-process.js';
-import { type FrameArray, isObject } from './frames.js';
+import type { FrameArray } from './frames.js';
 
 /** Who decides on what the engine computes, and hears of it. */
 export interface EngineDevice {

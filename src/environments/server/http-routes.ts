@@ -1,5 +1,6 @@
 // The HTTP routes of OpenEnv 0.10, and two of our own below `/x/`. A stateless route gets a session for one request.
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { isObject } from '../../base/json.js';
 import { appsVersion } from '../apps/registry.js';
 import { RepeatedKeyError } from './answered-requests.js';
 import { isSplit, splits } from './catalog.js';
@@ -8,7 +9,7 @@ import { observationData, type Observation, type ValidationProblem } from './fra
 import { answerRpc, parseError, rpcError } from './json-rpc.js';
 import { CapacityError, type Session } from './sessions.js';
 import type { SocketContext } from './socket-session.js';
-import { checkAction, checkGrade, checkReset, checkTaskQuery, isObject, type Checked } from './validation.js';
+import { checkAction, checkGrade, checkReset, checkTaskQuery, type Checked } from './validation.js';
 
 /** Largest request body, in bytes; the same limit that uvicorn has for frames. */
 export const maxBodyBytes = 16 * 1024 * 1024;

@@ -1,10 +1,11 @@
 // JSON-RPC 2.0 as OpenEnv uses it on `/mcp`: without `initialize`, with errors in answers of status 200, and with separate sessions.
+import { isObject } from '../../base/json.js';
 import { RepeatedKeyError } from './answered-requests.js';
 import type { EpisodeProtocol } from './episode-protocol.js';
 import type { Catalog } from './catalog.js';
 import { mcpToolList, textResult } from './frames.js';
 import { CapacityError, type Session, type SessionTable } from './sessions.js';
-import { isObject, maxKeyLength } from './validation.js';
+import { maxKeyLength } from './validation.js';
 
 export const parseError = -32700;
 const invalidRequest = -32600;

@@ -1,6 +1,7 @@
 // One WebSocket of `/ws` (frames) or `/mcp` (bare JSON-RPC): reads messages and answers them in order. Invariant: nothing that a client
 // sends can end the process; a message that breaks the framing ends only its own socket.
 import type { RawData, WebSocket } from 'ws';
+import { isObject } from '../../base/json.js';
 import { RepeatedKeyError } from './answered-requests.js';
 import { ForbiddenError, InjectedFault } from './episode-protocol.js';
 import { errorFrame, observationFrame, type ErrorCode, type ValidationProblem } from './frames.js';
@@ -11,7 +12,6 @@ import {
   checkFrame,
   checkGrade,
   checkReset,
-  isObject,
   type Checked,
   type JsonObject,
 } from './validation.js';

@@ -1,5 +1,6 @@
 // Checks request bodies and frames as strictly as the Python package, and with its names for problems: an extra key is an error.
 import { z } from 'zod';
+import { isObject } from '../../base/json.js';
 import type { ValidationProblem } from './frames.js';
 
 export type JsonObject = Record<string, unknown>;
@@ -8,10 +9,6 @@ export type Checked<T> = { ok: true; value: T } | { ok: false; problems: Validat
 
 /** Maximum length of an idempotency key, in UTF-16 units. */
 export const maxKeyLength = 255;
-
-export function isObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
 
 /** The Python package's messages by type of problem. The schemas below have such a type as their message. */
 const words: Record<string, string> = {

@@ -1,4 +1,5 @@
 // SkyRL's names that differ from ours, and those of SkyRL Fleet Training. Each remedy says which names to write instead.
+import { isObject } from '../../base/json.js';
 import { isSecretKey } from '../../base/secrets.js';
 import { isWithoutPlace, remedyOf } from './trainer-names.js';
 
@@ -270,12 +271,12 @@ export function mendsOf(
 ): Mend[] | null {
   const name = nameOf(path);
   const isGroup = Object.keys(paths).some((other) => other.startsWith(`${name}.`)) || name === 'envs';
-  if (isGroup && isMapping(value) && Object.keys(value).length > 0)
+  if (isGroup && isObject(value) && Object.keys(value).length > 0)
     return Object.entries(value).flatMap(([key, child]): Mend[] => {
       const below = [...path, key];
       return mendsOf(below, child, known) ?? [{ path: below, fix: nearestMend(path) }];
     });
-  if (isMapping(value) && own(paths, name) === null && !isWithoutPlace(String(path.at(-1)))) return null;
+  if (isObject(value) && own(paths, name) === null && !isWithoutPlace(String(path.at(-1)))) return null;
   const fix = mendOf(path, value, known);
   return fix === null ? null : [{ path: [...path], fix }];
 }
@@ -306,10 +307,6 @@ export const secretFix =
 /** The path without the indices of lists. */
 function nameOf(path: readonly PropertyKey[]): string {
   return path.filter((part) => typeof part !== 'number').join('.');
-}
-
-function isMapping(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function own(table: Readonly<Record<string, string>>, key: string): string | null {
