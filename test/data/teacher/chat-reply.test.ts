@@ -55,6 +55,16 @@ describe('an answer', () => {
       '<tool_call>{"name": "refund", "arguments": {"order":17}}</tool_call>',
     ],
     [
+      'with arguments that are a list',
+      { tool_calls: [{ function: { name: 'list', arguments: [1] } }] },
+      '<tool_call>{"name": "list", "arguments": "[1]"}</tool_call>',
+    ],
+    [
+      'with arguments that are null as text',
+      { tool_calls: [{ function: { name: 'list', arguments: 'null' } }] },
+      '<tool_call>{"name": "list", "arguments": {}}</tool_call>',
+    ],
+    [
       'with a call without arguments',
       { tool_calls: [{ function: { name: 'list', arguments: '' } }] },
       '<tool_call>{"name": "list", "arguments": {}}</tool_call>',
@@ -77,8 +87,22 @@ describe('an answer', () => {
     [
       'with a code block in the tags',
       { content: `<tool_call>\n\`\`\`json\n${call}\n\`\`\`\n</tool_call>` },
-      tagged,
+      `<tool_call>\n\`\`\`json\n${call}\n\`\`\`\n</tool_call>`,
     ],
+    [
+      'with a call in a code block and words behind it',
+      { content: `Here: \`\`\`json\r\n${call}\`\`\`\nOne moment.` },
+      `Here: ${tagged}\nOne moment.`,
+    ],
+    [
+      'with a list of calls in a code block',
+      { content: `\`\`\`\n[${call}, ${call}]\n\`\`\`` },
+      `<tool_call>[${call}, ${call}]</tool_call>`,
+    ],
+    ['that is JSON with a name', { content: '{"name": "Ada"} <done>' }, '{"name": "Ada"} <done>'],
+    ['that is nothing but JSON with a name', { content: '{"name": "Ada"}' }, '{"name": "Ada"}'],
+    ['with a code block that does not end', { content: `\`\`\`json\n${call}` }, `\`\`\`json\n${call}`],
+    ['with code within a line', { content: 'Run ```ls``` first. <done>' }, 'Run ```ls``` first. <done>'],
     ['with the tags in a code block', { content: `\`\`\`\n${tagged}\n\`\`\`` }, tagged],
     ['that is a call and nothing else', { content: call }, tagged],
     ['that is in a code block', { content: '```text\nIt is 41. <done>\n```' }, 'It is 41. <done>'],
@@ -100,6 +124,29 @@ describe('an answer', () => {
     ['without words', { content: null }, ''],
   ])('%s', (_, message, text) => {
     expect(read(message)).toEqual({ text, tokens: { prompt: 100, completion: 10 } });
+  });
+
+  test('keeps the numbers of its arguments, and its counts may be 100.0', () => {
+    const json = '{"id":1915883588174806058,"v":1.0}';
+    const message = `{"tool_calls":[{"function":{"name":"get","arguments":${json}}}]}`;
+    const counts = '{"prompt_tokens":100.0,"completion_tokens":10}';
+    expect(readReply(`{"choices":[{"message":${message}}],"usage":${counts}}`)).toEqual({
+      text: `<tool_call>{"name": "get", "arguments": ${json}}</tool_call>`,
+      tokens: { prompt: 100, completion: 10 },
+    });
+  });
+
+  test.each([
+    ['blanks in a code block', `\`\`\`\n${' '.repeat(2_000_000)}x`],
+    ['blanks in the tags', `<tool_call>\`\`\`\n${' '.repeat(2_000_000)}x`],
+    ['blanks behind a code block', `\`\`\`\nx\n\`\`\`${' '.repeat(2_000_000)}x`],
+    ['line breaks', `\`\`\`\n${'\n'.repeat(2_000_000)}x`],
+    ['code blocks', '```\n'.repeat(500_000)],
+    ['words of a language', `\`\`\`${'a'.repeat(2_000_000)}`],
+  ])('of two megabytes is read at once: %s', (_, content) => {
+    const began = performance.now();
+    expect(read({ content })).toMatchObject({ text: content });
+    expect(performance.now() - began).toBeLessThan(5_000);
   });
 
   test.each([

@@ -1,25 +1,25 @@
 // Reads the answer of an OpenAI-compatible endpoint as one text, with its tool calls as a policy would write them.
 import { z } from 'zod';
+import { isObject, numberIn, parseJson, writeJson } from '../../../base/json.js';
+import { callsInJson } from '../../../episode/tool-formats/json-call.js';
 
 export interface ChatReply {
   text: string;
   tokens: { prompt: number; completion: number };
 }
 
-const called = z.object({
-  name: z.string(),
-  // OpenAI sends JSON as text, other servers the object itself.
-  arguments: z.union([z.string(), z.record(z.string(), z.unknown())]).nullish(),
-});
+// OpenAI sends the arguments as JSON text, other servers the object itself.
+const called = z.object({ name: z.string(), arguments: z.unknown() });
 const part = z.object({ type: z.string(), text: z.string().nullish() });
 const message = z.object({
   content: z.union([z.string(), z.array(part)]).nullish(),
   tool_calls: z.array(z.object({ function: called })).nullish(),
   function_call: called.nullish(),
 });
+const tokenCount = z.preprocess((given) => numberIn(given) ?? given, z.int().min(0));
 const reply = z.object({
   choices: z.array(z.object({ message })).min(1),
-  usage: z.object({ prompt_tokens: z.int().min(0), completion_tokens: z.int().min(0) }).nullish(),
+  usage: z.object({ prompt_tokens: tokenCount, completion_tokens: tokenCount }).nullish(),
 });
 
 /** What is wrong with an answer, and what to do if each answer is such. */
@@ -32,7 +32,7 @@ export function readReply(text: string): ChatReply | BadReply {
   const fix = 'give the address up to /v1';
   let value: unknown;
   try {
-    value = JSON.parse(text);
+    value = parseJson(text);
   } catch {
     return { problem: 'answers with something that is not JSON', fix };
   }
@@ -64,51 +64,55 @@ const textOfPart = ({ type, text }: z.output<typeof part>): string[] =>
 
 /** Arguments that are JSON stay as they were written. */
 function callText({ name, arguments: given }: z.output<typeof called>): string {
-  const written = typeof given === 'string' ? given.trim() : JSON.stringify(given ?? {});
-  const json = written === '' ? '{}' : isObject(written) ? written : JSON.stringify(written);
-  return `<tool_call>{"name": ${JSON.stringify(name)}, "arguments": ${json}}</tool_call>`;
+  const written = typeof given === 'string' ? given.trim() : writeJson(given ?? {});
+  const isNone = written === '' || written === 'null';
+  const json = isNone ? '{}' : isObject(parsed(written)) ? written : writeJson(written);
+  return `<tool_call>{"name": ${writeJson(name)}, "arguments": ${json}}</tool_call>`;
 }
 
-const fence = /```[\w-]*[ \t]*\n([^]*?)\n?[ \t]*```/;
+function parsed(text: string): unknown {
+  try {
+    return parseJson(text);
+  } catch {
+    return null;
+  }
+}
+
+const fence = '```';
 
 /** A call in a code block, or as the whole answer, is in its tags then; a code block around the whole answer is taken off. */
 function withoutFences(text: string): string {
   // What is only thought of is no call.
   const from = Math.max(0, text.lastIndexOf('</think>'));
   const [thought, said] = [text.slice(0, from), text.slice(from)];
-  const tagged = /<tool_call>\s*```[\w-]*[ \t]*\n([^]*?)\n?[ \t]*```\s*<\/tool_call>/;
-  if (tagged.test(said))
-    return thought + said.replace(tagged, (_, inner: string) => `<tool_call>${inner}</tool_call>`);
-  if (said.includes('<tool_call>')) return unwrapped(text, thought, said);
-  const [block, inner = ''] = fence.exec(said) ?? [];
-  if (block !== undefined && isCall(inner))
-    return thought + said.replace(block, () => `<tool_call>${inner.trim()}</tool_call>`);
-  const whole = said.replace('</think>', '').trim();
-  if (isCall(whole)) return `${text.slice(0, text.lastIndexOf(whole))}<tool_call>${whole}</tool_call>`;
-  return unwrapped(text, thought, said);
-}
-
-function unwrapped(text: string, thought: string, said: string): string {
-  const [, inner, after = ''] =
-    /^(?:<\/think>)?\s*```[\w-]*[ \t]*\n([^]*?)\n?[ \t]*```\s*(<done>)?\s*$/.exec(said) ?? [];
-  if (inner === undefined || inner.includes('```')) return text;
-  const closing = said.startsWith('</think>') ? '</think>\n' : '';
-  return `${thought}${closing}${`${inner} ${after}`.trim()}`;
-}
-
-/** True for `{"name": …, "arguments": {…}}` and nothing else. */
-function isCall(text: string): boolean {
-  if (!isObject(text)) return false;
-  const value = JSON.parse(text) as Record<string, unknown>;
-  const given = value.arguments ?? value.parameters;
-  return typeof value.name === 'string' && typeof given === 'object' && given !== null;
-}
-
-function isObject(text: string): boolean {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null && !Array.isArray(value);
-  } catch {
-    return false;
+  // Every second part is within a code block.
+  const parts = said.split(fence);
+  const at = parts.findIndex((part, index) => index % 2 === 1 && blockText(part) !== null);
+  const inner = (at < 0 || at + 1 === parts.length ? null : blockText(parts[at])) ?? '';
+  if (!said.includes('<tool_call>')) {
+    if (isCall(inner)) {
+      const [before, after] = [parts.slice(0, at), parts.slice(at + 1)].map((some) => some.join(fence));
+      return `${thought}${before}<tool_call>${inner}</tool_call>${after}`;
+    }
+    const whole = said.replace('</think>', '').trim();
+    if (isCall(whole)) return `${text.slice(0, text.lastIndexOf(whole))}<tool_call>${whole}</tool_call>`;
   }
+  const [before = '', , after = ''] = parts;
+  const isAround = parts.length === 3 && inner !== '' && /^(?:<\/think>)?\s*$/.test(before);
+  if (!isAround || !['', '<done>'].includes(after.trim())) return text;
+  const closing = before.startsWith('</think>') ? '</think>\n' : '';
+  return `${thought}${closing}${`${inner} ${after.trim()}`.trim()}`;
+}
+
+/** What is between the fences, below the line that names its language; null without such a line. */
+function blockText(part = ''): string | null {
+  const [header] = /^[\w-]*[ \t]*\r?\n/.exec(part) ?? [];
+  return header === undefined ? null : part.slice(header.length).trim();
+}
+
+const hasArguments = /"(?:arguments|parameters|params|args|input|kwargs)"\s*:/;
+
+/** An answer such as `{"name": "Ada"}` is none: a call without its tags must have arguments. */
+function isCall(text: string): boolean {
+  return hasArguments.test(text) && callsInJson(text).some((read) => 'call' in read);
 }
