@@ -1,20 +1,19 @@
 // Fleet as an environment: each episode has an instance of its own, made for its task and deleted after it.
 import { setMaxListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { isDeepStrictEqual } from 'node:util';
 import { abortable } from '../../base/abortable.js';
 import { awakeNow } from '../../base/awake-clock.js';
 import { Backoff } from '../../base/backoff.js';
 import type { Digest } from '../../spec/records/parts.js';
-import type { Task, ToolSpec } from '../../spec/records/task.js';
+import type { Task } from '../../spec/records/task.js';
 import {
   type Environment,
   type EnvironmentBackend,
   EnvironmentError,
   type OpenOptions,
 } from '../environment.js';
+import { KnownTools } from '../known-tools.js';
 import type { Semaphore } from '../semaphore.js';
-import { inOrder } from '../tool-results.js';
 import { fleetEpisode } from './fleet-episode.js';
 import { FleetInstances, type Order, type Owner } from './fleet-instances.js';
 import { fleetRequests } from './fleet-request.js';
@@ -48,6 +47,7 @@ export function createFleetBackend(options: FleetOptions): EnvironmentBackend {
   const request = fleetRequests(url, apiKey);
   const orchestrator = new Orchestrator(request);
   const instances = new FleetInstances(orchestrator, owner);
+  const knownTools = new KnownTools();
   let closed = false;
 
   function orderOf(task: Task): Order {
@@ -119,7 +119,7 @@ export function createFleetBackend(options: FleetOptions): EnvironmentBackend {
         ...{ task, code, api, session, instanceId: made.id, request, orchestrator, callTimeoutMs },
         ...(made.region === undefined ? {} : { region: made.region }),
         endsAt,
-        tools: knownList(task.env_key, session.tools),
+        tools: knownTools.listOf(task.env_key, session.tools),
         onClose: () => end(made),
       });
     } catch (error) {
@@ -127,16 +127,6 @@ export function createFleetBackend(options: FleetOptions): EnvironmentBackend {
       else release();
       throw error;
     }
-  }
-
-  /** Prompts are remembered by the identity of their tool list, and its order must not change them. */
-  const newestLists = new Map<string, readonly ToolSpec[]>();
-  function knownList(envKey: string, tools: readonly ToolSpec[]): readonly ToolSpec[] {
-    const newest = newestLists.get(envKey);
-    const ordered = inOrder(tools);
-    if (newest && isDeepStrictEqual(newest, ordered)) return newest;
-    newestLists.set(envKey, ordered);
-    return ordered;
   }
 
   const placesOf = new Map<string, KnownPlaces>();

@@ -6,7 +6,6 @@ import { abortable } from '../../base/abortable.js';
 import { Backoff } from '../../base/backoff.js';
 import { setMaxListeners } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
-import { isDeepStrictEqual } from 'node:util';
 import type { Task, ToolSpec } from '../../spec/records/task.js';
 import {
   EnvironmentError,
@@ -15,6 +14,7 @@ import {
   type OpenOptions,
   type SessionReference,
 } from '../environment.js';
+import { KnownTools } from '../known-tools.js';
 import { createCircuitBreaker } from './circuit-breaker.js';
 import type { MadeSessions } from './made-sessions.js';
 import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
@@ -23,7 +23,7 @@ import type { RewardRule } from './observed-reward.js';
 import { type Contract, OpenEnvServer, type ServerOptions } from './openenv-server.js';
 import { createSemaphore, crowdText, type Semaphore } from '../semaphore.js';
 import { createSocketPool } from './socket-pool.js';
-import { inOrder, leftOutTools, readTools } from '../tool-results.js';
+import { leftOutTools, readTools } from '../tool-results.js';
 
 export interface OpenEnvOptions extends Omit<ServerOptions, 'secrets'>, Partial<RewardRule> {
   /** Token of the built-in server, which grades on request. Without a token, rewards are the grade. */
@@ -52,7 +52,8 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
   });
   const places = typeof maxSessions === 'number' ? createSemaphore(maxSessions) : maxSessions;
   const pool = createSocketPool();
-  const toolLists = new Map<string, Promise<ToolSpec[]>>();
+  const toolLists = new Map<string, Promise<readonly ToolSpec[]>>();
+  const knownTools = new KnownTools();
   const breaker = createCircuitBreaker({ probe: (signal) => server.isUp(signal) });
   let closed = false;
   let hasConnected = false;
@@ -183,11 +184,13 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     return finding;
   }
 
-  async function listTools(connection: OpenEnvConnection): Promise<ToolSpec[]> {
+  async function listTools(envKey: string, connection: OpenEnvConnection): Promise<readonly ToolSpec[]> {
     const { data } = await request(connection, { type: 'step', data: { type: 'list_tools' } }, 'open');
     const listed = isObject(data.observation) ? data.observation.tools : undefined;
     const tools = readTools(listed);
-    if (tools.length > 0) return tools;
+    // Our own server always lists them in the order of its app.
+    if (connection.sessionId !== undefined && tools.length > 0) return tools;
+    if (tools.length > 0) return knownTools.listOf(envKey, tools);
     const reasons = [...leftOutTools(listed), ...(isObject(data.metadata) ? [writeJson(data.metadata)] : [])];
     const why = reasons.length === 0 ? '' : ` (${reasons.join(', ').slice(0, 300)})`;
     throw new EnvironmentError('failed', 'open', `${url} lists no tools${why}`);
@@ -202,14 +205,14 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     if (act) return { tools: [act], asked: false };
     // Our own server has the same tools for all tasks of an app.
     const isShared = scope === 'shared' || connection.sessionId !== undefined;
-    if (!isShared) return { tools: knownList(envKey, await listTools(connection)), asked: true };
+    if (!isShared) return { tools: await listTools(envKey, connection), asked: true };
     for (;;) {
       const known = toolLists.get(envKey);
       if (!known) break;
       const tools = await known.catch(() => undefined);
       if (tools) return { tools, asked: false };
     }
-    const asking = listTools(connection);
+    const asking = listTools(envKey, connection);
     toolLists.set(envKey, asking);
     try {
       return { tools: await asking, asked: true };
@@ -217,15 +220,6 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
       toolLists.delete(envKey);
       throw error;
     }
-  }
-
-  /** Prompts are remembered by the identity of their tool list, and its order must not change them. */
-  const newestLists = new Map<string, readonly ToolSpec[]>();
-  function knownList(envKey: string, tools: readonly ToolSpec[]): readonly ToolSpec[] {
-    const newest = newestLists.get(envKey);
-    if (newest && isDeepStrictEqual(inOrder(newest), inOrder(tools))) return newest;
-    newestLists.set(envKey, tools);
-    return tools;
   }
 
   async function open(task: Task, openOptions: OpenOptions, signal: AbortSignal): Promise<Environment> {

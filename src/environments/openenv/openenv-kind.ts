@@ -4,6 +4,7 @@ import type { Task, ToolSpec } from '../../spec/records/task.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
 import { EnvironmentError } from '../environment.js';
 import type { EnvironmentHost, EnvironmentKind, Refusal } from '../environment-kind.js';
+import { inOrder } from '../tool-results.js';
 import { createOpenEnvBackend } from './openenv-backend.js';
 import { OpenEnvServer } from './openenv-server.js';
 import { askServerFacts } from './server-facts.js';
@@ -86,7 +87,8 @@ async function tools(
   if (found?.contract.act) return [found.contract.act];
   // A reset would end the episode that plays on the only world of a server without sockets.
   const listed = found?.transport === 'http' ? await asked.toolsWithoutEpisode(timeoutMs) : [];
-  if (listed.length > 0) return listed;
+  // As episodes list them (`known-tools.ts`).
+  if (listed.length > 0) return inOrder(listed);
   const backend = createOpenEnvBackend({ ...server, maxSessions: 1 });
   try {
     const options = { seed: 0, episodeId: `tools/${task.task_key}`, tryNumber: 0 };

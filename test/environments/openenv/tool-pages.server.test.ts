@@ -1,6 +1,8 @@
 // Tool lists as servers give them: in pages, with tools that have no name, and with tools that are listed twice.
 import { afterEach, describe, expect, it } from 'vitest';
 import { tryEnvironment } from '../../../src/cli/stack/environment-trial.js';
+import { createOpenEnvBackend } from '../../../src/environments/openenv/openenv-backend.js';
+import { openEnvKind } from '../../../src/environments/openenv/openenv-kind.js';
 import { OpenEnvServer } from '../../../src/environments/openenv/openenv-server.js';
 import { observationFrame, startScriptedServer } from '../scripted-server.js';
 import { counterTask } from '../stand-in.js';
@@ -62,6 +64,41 @@ describe('pages of POST /mcp', () => {
     expect(await namesOn(() => ({ tools: null }))).toEqual([]);
   });
 });
+
+it.each(['episode', 'shared'] as const)(
+  'tools are shown in one order, whatever the server lists first: %s',
+  async (tools) => {
+    let names = ['stop', 'look', 'go'];
+    const server = await startScriptedServer({
+      answers: ({ data }) => {
+        const listed = names.map((name) => ({ name, inputSchema: {} }));
+        return [observationFrame(data.type === 'list_tools' ? { tools: listed } : {}, 0)];
+      },
+      routes: { '/schema': () => ({ action: { title: 'CallToolAction' } }) },
+    });
+    closers.push(() => server.close());
+    const newNode = () => {
+      const backend = createOpenEnvBackend({ url: server.url, maxSessions: 1, tools });
+      closers.unshift(() => backend.close());
+      return async () => {
+        const opening = { seed: 1, episodeId: 'e', tryNumber: 0 };
+        const episode = await backend.open(counterTask(1), opening, AbortSignal.timeout(10_000));
+        await episode.close();
+        return episode.tools;
+      };
+    };
+    const [one, other] = [newNode(), newNode()];
+    const first = await one();
+    expect(first.map(({ name }) => name)).toEqual(['go', 'look', 'stop']);
+    names = ['go', 'stop', 'look'];
+    expect(await one()).toBe(first);
+    expect(await other()).toEqual(first);
+    // The demonstrations of a dataset show what its episodes show.
+    const spec = { env_key: 'x', url: server.url, fault_rate: 0, tool_error_rate: 0 };
+    const { signal } = new AbortController();
+    expect(await openEnvKind.tools(spec, counterTask(1), { timeoutMs: 10_000, signal })).toEqual(first);
+  },
+);
 
 it('env check says which tools of a list cannot be called', async () => {
   const tools = [{ name: 'look', inputSchema: { properties: { x: null, y: true } } }, { name: 'look' }, {}];

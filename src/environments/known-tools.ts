@@ -1,0 +1,18 @@
+// The tool list of each environment as prompts show it: sorted, because servers may list tools in any order and all nodes must show the same
+// prompt, and one object as long as nothing changes, because prompts are remembered by the identity of their list.
+import { isDeepStrictEqual } from 'node:util';
+import type { ToolSpec } from '../spec/records/task.js';
+import { inOrder } from './tool-results.js';
+
+export class KnownTools {
+  readonly #newest = new Map<string, readonly ToolSpec[]>();
+
+  /** The list that was given before for the environment if it has the same tools, else the new one, sorted. */
+  listOf(envKey: string, tools: readonly ToolSpec[]): readonly ToolSpec[] {
+    const newest = this.#newest.get(envKey);
+    const ordered = inOrder(tools);
+    if (newest && isDeepStrictEqual(newest, ordered)) return newest;
+    this.#newest.set(envKey, ordered);
+    return ordered;
+  }
+}
