@@ -10,7 +10,7 @@ import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
 import type { RunSpec } from '../spec/run-spec.js';
 import { canFillStep, shareProblem } from '../spec/trainer-schema.js';
 import type { Task } from '../spec/records/task.js';
-import { readDataFiles } from './run-dataset.js';
+import { type DataFiles, readDataFiles } from './run-dataset.js';
 import { BadDataFile } from './task-file.js';
 
 /** Throws `InvalidSpec`, which lists every problem. */
@@ -29,20 +29,22 @@ export async function checkedPrepared(store: ObjectStore, spec: RunSpec, source:
   return [...tasks];
 }
 
-/** Does the same check on the files that a spec names, before a run stores them. Throws `InvalidSpec`. */
-export async function refuseBadFiles(spec: RunSpec): Promise<void> {
+/** Does the same check on the files that a spec names, before a run stores them, and returns what is in them. Throws `InvalidSpec`. */
+export async function refuseBadFiles(spec: RunSpec): Promise<DataFiles | null> {
   const { builtin, tasks: path } = spec.data;
   // Tasks that are made fit the spec, except that their templates may be too many for a share.
   if (builtin !== undefined && spec.trainer.curriculum?.max_share !== undefined) {
     const problems = curriculumProblems(spec, generateTasks(builtin));
     if (problems.length > 0) throw new InvalidSpec(problems);
   }
-  if (builtin !== undefined || path === undefined) return;
-  const { tasks, demonstrations } = await readDataFiles(spec.data).catch((error: unknown) => {
+  if (builtin !== undefined || path === undefined) return null;
+  const files = await readDataFiles(spec.data).catch((error: unknown) => {
     if (!(error instanceof BadDataFile)) throw error;
     throw new InvalidSpec([{ path: 'data', problem: error.message, fix: '' }]);
   });
-  refuseData(spec, { tasks, kinds: [...new Set(demonstrations.map(({ kind }) => kind))] });
+  const kinds = new Set(files.demonstrations.map(({ kind }) => kind));
+  refuseData(spec, { tasks: files.tasks, kinds: [...kinds] });
+  return files;
 }
 
 function refuseData(spec: RunSpec, data: { tasks: readonly Task[]; kinds: readonly string[] }): void {

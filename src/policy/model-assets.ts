@@ -2,8 +2,8 @@
 // folder. Once they are stored, the run no longer needs these files.
 import { basename, dirname, join } from 'node:path';
 import { baseModelDigest } from './base-model.js';
-import { loadChatTemplate } from '../episode/chat-template.js';
-import { loadTokenizer } from '../episode/tokenizer.js';
+import { type ChatTemplate, loadChatTemplate } from '../episode/chat-template.js';
+import { loadTokenizer, type Tokenizer } from '../episode/tokenizer.js';
 import { formatOfTemplate, type ToolFormat, toolFormat } from '../episode/tool-formats/tool-format.js';
 import { BadModelFolder } from '../models/hf-config.js';
 import { checkModelFiles } from '../models/engine-folder.js';
@@ -37,15 +37,18 @@ interface ModelAssets {
 
 /** Throws `InvalidSpec` if a file is missing, damaged, or does not fit the others. */
 export async function takeUpModel(spec: RunSpec, signal?: AbortSignal): Promise<ModelAssets> {
-  const { folder, ...assets } = await checkedModel(spec);
+  const { folder, loaded: _, ...assets } = await checkedModel(spec);
   const files = await named('model.path', async () => folder && modelFilesDigest(folder.path, signal));
   return { baseModel: baseModelDigest(spec, files), ...assets };
 }
 
+export interface CheckedModel extends Omit<ModelAssets, 'baseModel'> {
+  folder: ModelFolder | null;
+  loaded: { tokenizer: Tokenizer; template: ChatTemplate };
+}
+
 /** Does the same checks without reading the weights. Throws `InvalidSpec`. */
-export async function checkedModel(
-  spec: RunSpec,
-): Promise<Omit<ModelAssets, 'baseModel'> & { folder: ModelFolder | null }> {
+export async function checkedModel(spec: RunSpec): Promise<CheckedModel> {
   const { model } = spec;
   const folder = await named('model.path', async () =>
     model.path === undefined ? null : readModelFolder(model.path, model.rope_scaling),
@@ -54,7 +57,7 @@ export async function checkedModel(
   const tokenizer = await readTokenizer(model, folder);
   const source = await readTemplate(model, folder);
   const template = withVariables(source, spec.generator);
-  refuseUnusable(model, tokenizer, template);
+  const loaded = load(model, tokenizer, template);
   const format = formatFor(spec.generator, source);
   await named('model.tokenizer', async () => {
     if (shape) refuseLargerVocabulary(tokenizer, shape, model.tokenizer);
@@ -62,7 +65,7 @@ export async function checkedModel(
   if (folder) refuseLongerEpisodes(spec, folder);
   await named('model.path', async () => folder && checkModelFiles(folder.path));
   const eosTokens = folder?.eosTokens ?? (await eosTokensIn(dirname(model.tokenizer)));
-  return { folder, tokenizer, template, format, eosTokens };
+  return { folder, loaded, tokenizer, template, format, eosTokens };
 }
 
 /** Text that a run stores as its chat template. Throws if it cannot be read. */
@@ -149,10 +152,11 @@ async function readAsset(path: string, key: string): Promise<string> {
   throw new InvalidSpec([{ path: key, problem: `there is no file ${path}`, fix: 'name a file that exists' }]);
 }
 
-/** Loads tokenizer and template once, so that a broken file is refused here and not later on a node. */
-function refuseUnusable(model: ModelSpec, tokenizerText: string, templateText: string): void {
+/** Loads tokenizer and template, so that a broken file is refused here and not later on a node. */
+function load(model: ModelSpec, tokenizerText: string, templateText: string): CheckedModel['loaded'] {
   try {
-    loadChatTemplate(templateText, loadTokenizer(tokenizerText));
+    const tokenizer = loadTokenizer(tokenizerText);
+    return { tokenizer, template: loadChatTemplate(templateText, tokenizer) };
   } catch (error) {
     throw new InvalidSpec([
       {

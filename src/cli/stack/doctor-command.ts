@@ -83,7 +83,8 @@ async function diagnose(flags: DoctorFlags, storeIsDefault: boolean): Promise<Ch
     ? (stack?.store ?? storeOfFolder(flags.folder ?? defaultStackFolder))
     : flags.store;
   const start = `longhaul up${inFolder(flags)}`;
-  const spec = flags.spec === undefined ? null : await soundSpec(flags.spec);
+  const sound = flags.spec === undefined ? null : await soundSpec(flags.spec);
+  const spec = sound === null || sound instanceof Error ? sound : sound.spec;
   const temporal = check('temporal', async () => {
     if (place instanceof Error) throw place;
     const { config, source, stack, folder, note } = place;
@@ -121,9 +122,14 @@ async function diagnose(flags: DoctorFlags, storeIsDefault: boolean): Promise<Ch
     nodes,
   ];
   if (stack !== null) parts.push(check('environments', () => probeEnvironments(stack.environments)));
-  if (spec !== null)
+  if (sound !== null)
     parts.push(
-      ...specChecks(spec, { path: flags.spec as string, store, builtIn: stack?.environments ?? null, start }),
+      ...specChecks(sound, {
+        path: flags.spec as string,
+        store,
+        builtIn: stack?.environments ?? null,
+        start,
+      }),
     );
   const [results, slack, tinker] = await Promise.all([
     Promise.all(parts),

@@ -21,7 +21,8 @@ type Facts = Omit<ServerFacts, 'name' | 'version'>;
 export async function playedEnvironment(
   environment: EnvironmentSpec & { url: string },
   tasks: readonly Task[],
-  spec: Pick<RunSpec, 'model' | 'generator'>,
+  spec: Pick<RunSpec, 'generator'>,
+  tokenizer: Parameters<typeof toolTokensText>[2],
 ): Promise<string> {
   const { url, env_key, grading_token_env } = environment;
   const options = {
@@ -39,7 +40,7 @@ export async function playedEnvironment(
   if (facts.tools === null && facts.transport === 'ws' && own.length > 0)
     throw new Error(`${url} lists no tools, so a model can do nothing there`);
   const text = factsText(environment, facts);
-  return facts.tools === null ? text : `${text}; ${await toolTokensText(facts.tools, spec)}`;
+  return facts.tools === null ? text : `${text}; ${await toolTokensText(facts.tools, spec, tokenizer)}`;
 }
 
 /** What Fleet says of the key and of the tasks. Throws if a run could not begin, with the mend. */

@@ -2,11 +2,9 @@
 import { refuseDifference } from '../../activities/run/open-run.js';
 import { timelinesNamed } from '../../activities/run/fork-run.js';
 import { checkedPrepared, refuseBadFiles } from '../../data/dataset-validation.js';
-import { type DataFiles, readDataFiles } from '../../data/run-dataset.js';
+import type { DataFiles } from '../../data/run-dataset.js';
 import { serverOptionsOf } from '../../environments/openenv/server-options.js';
-import { loadChatTemplate } from '../../episode/chat-template.js';
-import { loadTokenizer } from '../../episode/tokenizer.js';
-import { checkedModel } from '../../policy/model-assets.js';
+import { type CheckedModel, checkedModel } from '../../policy/model-assets.js';
 import type { Task } from '../../spec/records/task.js';
 import type { RunSpec } from '../../spec/run-spec.js';
 import { readSpecFile } from '../../spec/spec-input.js';
@@ -27,22 +25,30 @@ interface SpecPlace {
   start: string;
 }
 
+export interface SoundSpec {
+  spec: RunSpec;
+  /** Read once: a task file may be large, and in a bucket. Null if the spec names none. */
+  files: DataFiles | null;
+}
+
 /** The error says what is wrong with it. */
-export function soundSpec(path: string): Promise<RunSpec | Error> {
+export function soundSpec(path: string): Promise<SoundSpec | Error> {
   return readSpecFile(path)
-    .then(async (spec) => (await refuseBadFiles(spec), spec))
+    .then(async (spec) => ({ spec, files: await refuseBadFiles(spec) }))
     .catch((error: Error) => error);
 }
 
 export function specChecks(
-  spec: RunSpec | Error,
+  sound: SoundSpec | Error,
   { path, store, builtIn, start }: SpecPlace,
 ): Promise<CheckResult>[] {
-  if (spec instanceof Error) return [Promise.resolve({ check: 'spec', ok: false, detail: spec.message })];
-  // Read once: a task file may be large, and in a bucket.
-  const reading = readTasks(spec, store);
-  // The check of the spec says why the tasks cannot be read.
+  if (sound instanceof Error) return [Promise.resolve({ check: 'spec', ok: false, detail: sound.message })];
+  const { spec } = sound;
+  const reading = readTasks(sound, store);
+  const model = checkedModel(spec);
+  // The checks of spec and model say why these cannot be read.
   const known = reading.catch((): DataFiles => noTasks());
+  const tokenizer = model.then(({ loaded }) => loaded.tokenizer).catch(() => null);
   const environments = spec.environments.map((environment) => {
     const { env_key, url, grading_token_env } = environment;
     return check(`environment ${env_key}`, async () => {
@@ -59,10 +65,9 @@ export function specChecks(
       const health = await probeEnvironments(server, headers);
       return url === undefined
         ? health
-        : playedEnvironment({ ...environment, url }, (await known).tasks, spec);
+        : playedEnvironment({ ...environment, url }, (await known).tasks, spec, await tokenizer);
     });
   });
-  const model = checkedModel(spec);
   const format = model.then(
     (found) => found.format,
     () => null,
@@ -79,7 +84,7 @@ export function specChecks(
     });
   return [
     check('spec', async () => soundText(path, (await reading).tasks)),
-    check('model', async () => modelText(spec, await model)),
+    check('model', async () => modelText(await model, spec)),
     check('run', () => runText(spec, store)),
     ...environments,
     ...(spec.data.demonstrations === undefined ? [] : [demonstrations()]),
@@ -89,11 +94,10 @@ export function specChecks(
 const noTasks = (): DataFiles => ({ tasks: [], demonstrations: [], verifiers: new Map() });
 
 /** Throws what the start of a run would throw. Built-in tasks are made by the run. */
-async function readTasks(spec: RunSpec, store: string): Promise<DataFiles> {
-  const { source, tasks } = spec.data;
-  if (source !== undefined)
-    return { ...noTasks(), tasks: await checkedPrepared(await openExistingStore(store), spec, source) };
-  return tasks === undefined ? noTasks() : readDataFiles(spec.data);
+async function readTasks({ spec, files }: SoundSpec, store: string): Promise<DataFiles> {
+  const { source } = spec.data;
+  if (source === undefined) return files ?? noTasks();
+  return { ...noTasks(), tasks: await checkedPrepared(await openExistingStore(store), spec, source) };
 }
 
 function soundText(path: string, tasks: readonly Task[]): string {
@@ -102,11 +106,9 @@ function soundText(path: string, tasks: readonly Task[]): string {
   return `${path} is sound: ${tasks.length - heldOut} training tasks, ${heldOut} held out`;
 }
 
-function modelText(
-  { generator: { max_sequence_length } }: RunSpec,
-  { folder, tokenizer, template, format }: Awaited<ReturnType<typeof checkedModel>>,
-): string {
-  const isDropped = loadChatTemplate(template, loadTokenizer(tokenizer)).dropsThinking();
+function modelText({ folder, loaded, format }: CheckedModel, { generator }: RunSpec): string {
+  const { max_sequence_length } = generator;
+  const isDropped = loaded.template.dropsThinking();
   return [
     folder === null
       ? 'tokenizer and chat template load'

@@ -1,6 +1,5 @@
 // How many tokens an environment's tools take of every prompt of a run.
-import { readFile } from 'node:fs/promises';
-import { loadTokenizer } from '../../episode/tokenizer.js';
+import type { Tokenizer } from '../../episode/tokenizer.js';
 import { toolListText } from '../../episode/tool-list.js';
 import type { ToolSpec } from '../../spec/records/task.js';
 import type { RunSpec } from '../../spec/run-spec.js';
@@ -12,14 +11,13 @@ const largeShare = 0.25;
 
 type Formats = RunSpec['generator']['tools_format'];
 
-/** Throws an Error with the fix if the tools leave no room in a prompt. */
+/** `tokenizer`: null if it cannot be read here. Throws an Error with the fix if the tools leave no room in a prompt. */
 export async function toolTokensText(
   tools: readonly ToolSpec[],
-  { model, generator }: Pick<RunSpec, 'model' | 'generator'>,
+  { generator }: Pick<RunSpec, 'generator'>,
+  tokenizer: Pick<Tokenizer, 'encodeLong'> | null,
 ): Promise<string> {
   const { tools_format, system_prompt, max_input_length: most } = generator;
-  const text = await readFile(model.tokenizer, 'utf8').catch(() => null);
-  const tokenizer = text === null ? null : loadTokenizer(text);
   const tokensIn = async (format: Formats): Promise<number> => {
     const list = toolListText(tools, format, { isShort: system_prompt === 'short' });
     return tokenizer

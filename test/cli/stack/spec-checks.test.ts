@@ -1,8 +1,8 @@
 // What `train` would refuse, `doctor --spec` refuses: the model's files, a prepared dataset, a name that another run has.
-import { cpSync, mkdirSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { expect, test } from 'vitest';
-import { specChecks, soundSpec } from '../../../src/cli/stack/spec-checks.js';
+import { type SoundSpec, soundSpec, specChecks } from '../../../src/cli/stack/spec-checks.js';
 import { writeDataset } from '../../../src/data/dataset-writer.js';
 import type { RunSpec } from '../../../src/spec/run-spec.js';
 import { parseRunSpec } from '../../../src/spec/spec-input.js';
@@ -39,9 +39,10 @@ async function stored(version: string, tasks: ReturnType<typeof task>[]): Promis
   await writeDataset(store, { name: 'crm', version }, { tasks, demonstrations: [], tools: '{}', prepared });
 }
 
-async function outcomes(spec: RunSpec | Error): Promise<Record<string, string>> {
+async function outcomes(given: RunSpec | SoundSpec | Error): Promise<Record<string, string>> {
   const place = { path: 'crm.yaml', store: address, builtIn: null, start: 'longhaul up' };
-  const results = await Promise.all(specChecks(spec, place));
+  const sound = given instanceof Error || 'spec' in given ? given : { spec: given, files: null };
+  const results = await Promise.all(specChecks(sound, place));
   return Object.fromEntries(
     results.map(({ check, ok, detail }) => [check, `${ok ? 'ok' : 'WRONG'}: ${detail}`]),
   );
@@ -75,6 +76,16 @@ test('a task file without held-out tasks is refused before anything else is aske
   writeFileSync(path, JSON.stringify({ ...own, data }));
   const { spec } = await outcomes(await soundSpec(path));
   expect(spec).toMatch(/^WRONG: [^]*only 0 held-out tasks/);
+});
+
+test('the tasks are read once', async () => {
+  const tasks = join(folder, 'once.jsonl');
+  writeFileSync(tasks, `${JSON.stringify(task('a', 'train'))}\n${JSON.stringify(task('b', 'held_out'))}\n`);
+  const path = join(folder, 'once.yaml');
+  writeFileSync(path, JSON.stringify({ ...own, data: { tasks, eval_tasks: 1, final_eval_tasks: 1 } }));
+  const sound = await soundSpec(path);
+  rmSync(tasks);
+  expect((await outcomes(sound)).spec).toBe('ok: crm.yaml is sound: 1 training tasks, 1 held out');
 });
 
 test('a model folder with too few positions is refused', async () => {

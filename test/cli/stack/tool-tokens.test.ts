@@ -4,10 +4,9 @@ import { toolTokensText } from '../../../src/cli/stack/tool-tokens.js';
 import { readTools } from '../../../src/environments/tool-results.js';
 import { loadTokenizer } from '../../../src/episode/tokenizer.js';
 import { toolListText } from '../../../src/episode/tool-list.js';
-import { readFile } from 'node:fs/promises';
+import { readFileSync } from 'node:fs';
 import type { RunSpec } from '../../../src/spec/run-spec.js';
 
-const smallTokenizer = 'presets/tokenizers/small/tokenizer.json';
 const tools = readTools(
   Array.from({ length: 224 }, (_, index) => ({
     name: `tool_${index}`,
@@ -16,33 +15,33 @@ const tools = readTools(
   })),
 );
 
-const spec = (
-  max_input_length: number,
-  tools_format: RunSpec['generator']['tools_format'] = 'json',
-  tokenizer = smallTokenizer,
-) => ({ model: { tokenizer }, generator: { max_input_length, tools_format } }) as unknown as RunSpec;
+const spec = (max_input_length: number, tools_format: RunSpec['generator']['tools_format'] = 'json') =>
+  ({ generator: { max_input_length, tools_format } }) as unknown as RunSpec;
+
+const tokenizer = loadTokenizer(readFileSync('presets/tokenizers/small/tokenizer.json', 'utf8'));
 
 describe('224 tools', () => {
   it('take as many tokens as the run’s tokenizer makes of their list', async () => {
-    const tokenizer = loadTokenizer(await readFile(smallTokenizer, 'utf8'));
     const count = tokenizer.encode(toolListText(tools, 'signatures')).length;
-    expect(await toolTokensText(tools, spec(1_000_000, 'signatures'))).toBe(
+    expect(await toolTokensText(tools, spec(1_000_000, 'signatures'), tokenizer)).toBe(
       `224 tools take ${count} tokens of every prompt, which may have 1000000`,
     );
-    expect(await toolTokensText(tools.slice(0, 1), spec(1_000_000))).toMatch(/^1 tool takes \d+ tokens/);
+    expect(await toolTokensText(tools.slice(0, 1), spec(1_000_000), tokenizer)).toMatch(
+      /^1 tool takes \d+ tokens/,
+    );
   });
 
   it('that leave no room in a prompt are refused, with what a shorter list would take', async () => {
-    await expect(toolTokensText(tools, spec(8192))).rejects.toThrow(
+    await expect(toolTokensText(tools, spec(8192), tokenizer)).rejects.toThrow(
       /^224 tools take \d+ tokens of every prompt, and generator.max_input_length is 8192: raise it, or shorten the list \(tools_format: signatures takes \d+\)$/,
     );
-    await expect(toolTokensText(tools, spec(100, 'signatures'))).rejects.toThrow(
+    await expect(toolTokensText(tools, spec(100, 'signatures'), tokenizer)).rejects.toThrow(
       /generator.max_input_length is 100: raise it$/,
     );
   });
 
   it('are counted roughly where the tokenizer is on another machine', async () => {
-    expect(await toolTokensText(tools, spec(1_000_000, 'json', '/nowhere/tokenizer.json'))).toMatch(
+    expect(await toolTokensText(tools, spec(1_000_000, 'json'), null)).toMatch(
       /^224 tools take about \d+ tokens of every prompt, which may have 1000000$/,
     );
   });
