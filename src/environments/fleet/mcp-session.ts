@@ -3,6 +3,7 @@
 // A call is sent once. If its answer is lost, nobody knows whether it was carried out, so the episode needs a fresh world.
 import { markedEvents, markedJson, unmarkedJson, withMarks, withoutMarks } from './marked-numbers.js';
 import { Client, ProtocolError, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { z } from 'zod';
 import { ReadableStream } from 'node:stream/web';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { abortable } from '../../base/abortable.js';
@@ -31,6 +32,9 @@ const deliveredWithinMs = 500;
 /** This tool is for models that see. An instance that lists no other is not up yet. */
 const seeing = 'computer';
 const listPauses: [number, number] = [250, 5_000];
+/** Limit of one page of a list. */
+const listMs = 30_000;
+const anyResult = z.looseObject({});
 
 export class McpSession {
   private constructor(
@@ -214,8 +218,27 @@ class Connection {
       limit.callOff();
     }
     this.#isOpen = true;
-    const { tools } = await this.#client.listTools(undefined, { signal, timeout: 30_000 });
-    return readTools(withoutMarks(tools));
+    if (!this.#client.getServerCapabilities()?.tools) return [];
+    const listed: unknown[] = [];
+    const cursors = new Set<unknown>();
+    for (let params: Record<string, unknown> = {}; ;) {
+      const page = await this.#ask('tools/list', params, { signal, timeout: listMs });
+      if (Array.isArray(page.tools)) listed.push(...(page.tools as unknown[]));
+      const cursor = page.nextCursor ?? null;
+      if (cursor === null || cursor === '' || cursors.has(cursor)) return readTools(listed);
+      cursors.add(cursor);
+      params = { cursor };
+    }
+  }
+
+  /** Not by the library's own methods, whose schemas refuse a list or a result for one value, among them each marked number. */
+  async #ask(
+    method: 'tools/list' | 'tools/call',
+    params: Record<string, unknown>,
+    options: { signal: AbortSignal; timeout: number },
+  ): Promise<Record<string, unknown>> {
+    const result = await this.#client.request({ method, params }, anyResult, options);
+    return withoutMarks(result) as Record<string, unknown>;
   }
 
   async call(
@@ -232,14 +255,12 @@ class Connection {
         }, deliveredWithinMs).unref();
     });
     lost.catch(() => undefined);
-    // Not by `callTool`, which makes an error of an answer that differs from the tool's declared output.
-    const asked = this.#client.request(
-      { method: 'tools/call', params: { ...params, arguments: withMarks(params.arguments) } },
+    const asked = this.#ask(
+      'tools/call',
+      { ...params, arguments: withMarks(params.arguments) },
       { signal: AbortSignal.any([signal, ended.signal]), timeout: unlimitedMs },
     );
-    return Promise.race([asked, lost])
-      .then(withoutMarks)
-      .finally(() => (this.#onStreamEnd = () => undefined));
+    return Promise.race([asked, lost]).finally(() => (this.#onStreamEnd = () => undefined));
   }
 
   /** Never rejects. */

@@ -1,7 +1,7 @@
 // What a session does with a server that answers with errors, or not at all.
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { McpSession } from '../../../../src/environments/fleet/mcp-session.js';
-import { toolListText } from '../../../../src/episode/tool-list.js';
+import { writeJson } from '../../../../src/base/json.js';
 import { startStubMcp, type StubMcp } from './stub-server.js';
 
 const quiet = new AbortController().signal;
@@ -43,14 +43,39 @@ it('ends a connection whose handshake is not answered, in its time or when the e
   await expect(opening).rejects.toThrow('called off');
 });
 
-it('shows the model the numbers of a tool list as the server wrote them', async () => {
-  const id = '{"enum": [1915883588174806058], "default": 1.0, "minimum": 1e3}';
-  stub.inputSchema = `{"type": "object", "properties": {"id": ${id}}}`;
+it('lists tools of all pages with the numbers of their schemas as they were written', async () => {
+  const schema = (name: string) =>
+    `{"type":"object","properties":{"${name}":{"minimum":0.0,"default":1915883588174806058}}}`;
+  const tool = (name: string) => `{"name":"${name}","description":null,"inputSchema":${schema(name)}}`;
+  stub.toolsJson = [`[${tool('a')}]`, `[${tool('b')},{"description":"no name"}]`];
   const session = await McpSession.open(stub.root, 'key', quiet);
   await session.close();
-  const [book, profile] = ['book', 'profile'].map((name) => `${name}(id?: 1915883588174806058)`);
-  expect(toolListText(session.tools, 'signatures')).toBe(`${book}\n${profile}`);
-  const shown = toolListText(session.tools, 'json');
-  for (const number of ['1915883588174806058', '"default": 1.0', '"minimum": 1e3'])
-    expect(shown).toContain(number);
+  expect(session.tools.map((one) => writeJson(one.input_schema))).toEqual([schema('a'), schema('b')]);
+});
+
+it.each([
+  ['{"content":[{"type":"text","text":"hi","annotations":{"priority":1.0}}]}', 'hi'],
+  [
+    '{"content":[{"type":"resource_link","name":"r","uri":"file:///r","size":12.0}]}',
+    '[link: r, file:///r, 12 bytes]',
+  ],
+  ['{"content":[{"type":"text","text":null}]}', '{"type":"text","text":null}'],
+  ['{"content":[{"type":"chart","points":[1.0]}]}', '{"type":"chart","points":[1.0]}'],
+  ['{"content":null,"structuredContent":[1.0]}', '[1.0]'],
+  ['{"content":null}', '{"content":null}'],
+  ['{"value":1.0}', '{"value":1.0}'],
+])('shows the model the result %s', async (result, text) => {
+  const session = await McpSession.open(stub.root, 'key', quiet);
+  stub.onCall = () => `{"result":${result}}`;
+  const shown = await session.call({ name: 'book', arguments: {} }, 10_000);
+  await session.close();
+  expect(shown).toEqual({ content: [{ type: 'text', text }], isError: false });
+});
+
+it('takes an image that is no image as a result, too', async () => {
+  const session = await McpSession.open(stub.root, 'key', quiet);
+  stub.onCall = () => ({ result: { content: [{ type: 'image', mimeType: 'image/png', data: '***' }] } });
+  const shown = await session.call({ name: 'book', arguments: {} }, 10_000);
+  await session.close();
+  expect(shown).toMatchObject({ content: [{ type: 'image', size: 0 }], isError: false });
 });

@@ -5,10 +5,8 @@ import type { AddressInfo } from 'node:net';
 interface Message {
   id?: number;
   method: string;
-  params?: { protocolVersion?: string };
+  params?: { protocolVersion?: string; cursor?: string };
 }
-
-const schemaMark = 'SCHEMA';
 
 type Answer = { result: object } | { error: { code: number; message: string } };
 
@@ -16,10 +14,10 @@ export interface StubMcp {
   root: string;
   /** Tools by place; absent: the place answers 404. */
   tools: Record<string, string[]>;
-  /** JSON of the schema of each tool's arguments. */
-  inputSchema: string;
-  /** Answers a call; absent: the text `done`. */
-  onCall?: () => Answer;
+  /** Answers a call, as an object or as JSON text; absent: the text `done`. */
+  onCall?: () => Answer | string;
+  /** The tools of all places as JSON text, in pages. */
+  toolsJson?: readonly string[];
   /** Whether the notification behind `initialize` stays unanswered. */
   hangs: boolean;
   /** Hung requests that the client has ended. */
@@ -32,7 +30,6 @@ export async function startStubMcp(): Promise<StubMcp> {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const stub: StubMcp = {
     ...{ root: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`, tools: {} },
-    ...{ inputSchema: '{"type": "object"}' },
     ...{ hangs: false, ended: 0 },
     close: () =>
       new Promise((resolve) => {
@@ -52,22 +49,28 @@ export async function startStubMcp(): Promise<StubMcp> {
       else response.writeHead(202).end();
       return;
     }
-    const answers: Record<string, () => Answer> = {
+    const answers: Record<string, () => Answer | string> = {
       initialize: () => ({
         result: {
           protocolVersion: params?.protocolVersion,
           ...{ capabilities: { tools: {} }, serverInfo: { name: 'stub', version: '1' } },
         },
       }),
-      'tools/list': () => ({
-        result: { tools: names.map((name) => ({ name, inputSchema: schemaMark })) },
-      }),
+      'tools/list': () => {
+        if (!stub.toolsJson)
+          return { result: { tools: names.map((name) => ({ name, inputSchema: { type: 'object' } })) } };
+        const page = Number(params?.cursor ?? 0);
+        const next = page + 1 < stub.toolsJson.length ? `,"nextCursor":"${page + 1}"` : '';
+        return `{"result":{"tools":${stub.toolsJson[page]}${next}}}`;
+      },
       'tools/call': stub.onCall ?? (() => ({ result: { content: [{ type: 'text', text: 'done' }] } })),
     };
     const body = answers[method]?.() ?? { error: { code: -32601, message: 'no such method' } };
     response
       .writeHead(200, { 'content-type': 'application/json' })
-      .end(JSON.stringify({ jsonrpc: '2.0', id, ...body }).replaceAll(`"${schemaMark}"`, stub.inputSchema));
+      .end(
+        `{"jsonrpc":"2.0","id":${id},${(typeof body === 'string' ? body : JSON.stringify(body)).slice(1)}`,
+      );
   }
   return stub;
 }
