@@ -3,7 +3,7 @@ import type { GatheredDataset } from '../data-contracts.js';
 import type { OrchestratorDeps } from '../orchestrator-deps.js';
 import { readSource } from '../../data/data-source.js';
 import { refuseSilentServers, refuseUnplayable } from '../../data/environment-check.js';
-import { writeAsset } from '../../data/dataset-writer.js';
+import { jsonItems, writeAsset } from '../../data/dataset-writer.js';
 import { gatherTasks } from '../../data/preparation/preparation.js';
 import { refuseSilentTeacher } from '../../data/preparation/teacher/chat-endpoint.js';
 import { requirePrepared } from '../../data/prepared-dataset.js';
@@ -12,6 +12,7 @@ import { datasetId, type DatasetSpec, parseDatasetSpec, type TeacherSpec } from 
 import { environmentOf, isBuiltIn } from '../../spec/environments/environment-of.js';
 import { InvalidSpec } from '../../spec/invalid-spec.js';
 import type { GatheredRecord } from '../../spec/records/preparation-records.js';
+import type { Task } from '../../spec/records/task.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
 import { gatheredKey } from '../../store/objects/layout.js';
 import { canonicalText, differences } from '../../store/records/canonical.js';
@@ -40,7 +41,8 @@ async function gathered(
     return answer(existing);
   }
   if (spec.frozen !== undefined) await requirePrepared(store, spec.frozen, 'frozen', 'the dataset spec');
-  const { examples, shown, files, ...read } = await gatherTasks(store.address, spec, signal);
+  const { examples: lines, shown, files, ...read } = await gatherTasks(store.address, spec, signal);
+  const examples = jsonItems<Task>(lines);
   // A demonstration of an environment without tasks is refused there.
   const asked = [...new Set([...examples.map(({ env_key }) => env_key), ...shown])];
   refuseMissingServers(spec, asked);

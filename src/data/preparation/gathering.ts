@@ -14,8 +14,11 @@ import { type Exclusion, filterTasks, NothingSelected } from '../task-selection.
 
 export type Gathered = Pick<GatheredRecord, 'sources' | 'tasks' | 'solved'> & {
   files: Omit<GatheredRecord['files'], 'tools'>;
-  /** Some tasks of each environment that has solutions, demonstrations or a teacher: its server is asked for its tools. */
-  examples: Task[];
+  /**
+   * Some tasks of each environment that has solutions, demonstrations or a teacher: its server is asked for its tools. As lines of JSON,
+   * because another thread gets `LosslessNumber`s as plain objects.
+   */
+  examples: string;
   /** Environments of the demonstrations. */
   shown: string[];
 };
@@ -63,7 +66,7 @@ export async function gather(store: ObjectStore, spec: DatasetSpec): Promise<Gat
       solutions: await writeAsset(store, lines(solutions)),
       demonstrations: await writeAsset(store, lines(demonstrations)),
     },
-    examples: asked.filter(firstOfEnvironment()),
+    examples: lines(asked.filter(firstOfEnvironment())),
     shown: [...shown].flatMap((envKey) => envKey ?? []),
   };
 }

@@ -13,6 +13,7 @@ import type { Task } from '../../../src/spec/records/task.js';
 import { parseRunSpec } from '../../../src/spec/spec-input.js';
 import type { OpenedStore } from '../../../src/store/evaluations/folded-evaluations.js';
 import { openStore } from '../../../src/store/open-store.js';
+import { observationFrame, startScriptedServer } from '../../environments/scripted-server.js';
 import { counterTask, startCounterServer, token } from '../../environments/stand-in.js';
 import { environmentWith } from '../../support/environment-variables.js';
 import { scratchFolder } from '../../support/scratch-folder.js';
@@ -227,4 +228,23 @@ describe('an environment that gives no grade', () => {
       /no task is left; 1 were left out because: doing nothing is graded 1/,
     );
   });
+});
+
+it('asks for the tools with the numbers of a task’s reset as they were written', async () => {
+  const written = '"id":1915883588174806058,"rate":1.0';
+  const scripted = await startScriptedServer({
+    answers: ({ data }) => (data.type === 'list_tools' ? [] : [observationFrame({}, 0)]),
+  });
+  const tasksFile = join(folder, 'numbers.jsonl');
+  writeFileSync(tasksFile, `{"task_key":"a","prompt":"Look.","env_key":"shop","reset":{${written}}}\n`);
+  const spec = {
+    ...{ name: 'numbers', version: 'v1', tasks: tasksFile },
+    solutions: write('numbers-solutions.jsonl', [{ task_key: 'a', calls: [] }]),
+    environments: [{ env_key: 'shop', url: scripted.url }],
+  };
+  await gatherDataset({ store }, { spec }, scope.signal);
+  await scripted.close();
+  const resets = scripted.texts.filter((text) => text.includes('"type":"reset"'));
+  expect(resets.length).toBeGreaterThan(0);
+  for (const text of resets) expect(text).toContain(written);
 });
