@@ -39,6 +39,10 @@ function unknownKeys(path: readonly PropertyKey[], value: unknown, schema: z.Zod
   const key = String(path.at(-1));
   const around = path.slice(0, -1);
   const here = keysAt(schema, around);
+  // As command lines write it.
+  const spelt = key.replaceAll('-', '_');
+  const ours = here.includes(spelt) ? pathText([...around, spelt]) : onlyPath(known, spelt);
+  if (spelt !== key && ours !== null) return [noSuchKey(path, `write ${ours}`)];
   const meant = keyOf(inWords(path));
   const sibling = meant?.split('.').at(-1) ?? '';
   // Such as `warm_start[0].lr` for a learning rate there.
@@ -58,6 +62,12 @@ function unknownKeys(path: readonly PropertyKey[], value: unknown, schema: z.Zod
     if (whole) return [noSuchKey(path, whole.fix)];
   }
   return [noSuchKey(path, fixOfUnknown(path, near, here, known))];
+}
+
+/** The path of the key, if only one place has it. */
+function onlyPath(known: readonly string[], key: string): string | null {
+  const [path, other] = known.filter((one) => one.split('.').at(-1) === key);
+  return path !== undefined && other === undefined ? path : null;
 }
 
 const inWords = (path: readonly PropertyKey[]): string[] =>
@@ -126,7 +136,8 @@ function problemOf(issue: Issue, schema: z.ZodType, input: unknown): SpecProblem
         fix: nearestMultiple(value, issue.divisor),
       };
     case 'invalid_value': {
-      const near = typeof value === 'string' ? nearestName(value, issue.values.map(String)) : null;
+      const texts = issue.values.filter((one) => typeof one === 'string');
+      const near = typeof value === 'string' ? nearestName(value, texts) : null;
       const fix = fixOfValue(issue.path, value) ?? (near === null ? '' : `did you mean "${near}"?`);
       return {
         path,
@@ -134,6 +145,15 @@ function problemOf(issue: Issue, schema: z.ZodType, input: unknown): SpecProblem
         fix,
       };
     }
+    case 'invalid_union': {
+      const expected = issue.errors.flatMap(([first]) =>
+        first?.code === 'invalid_type' ? [typeWords[first.expected] ?? first.expected] : [],
+      );
+      const words = expected.length === 0 ? issue.message : `must be ${expected.join(' or ')}, not ${shown}`;
+      return { path, problem: words, fix: '' };
+    }
+    case 'invalid_key':
+      return { path, problem: issue.issues[0]?.message ?? issue.message, fix: '' };
     case 'invalid_format':
       return {
         path,

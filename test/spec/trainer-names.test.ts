@@ -7,7 +7,7 @@ import { InvalidSpec, type SpecProblem } from '../../src/spec/invalid-spec.js';
 import { runSpecSchema } from '../../src/spec/schema.js';
 import { parseRunSpec } from '../../src/spec/spec-input.js';
 import { allKeyPaths } from '../../src/spec/spec-issues.js';
-import { namesOfTrainers } from '../../src/spec/names/trainer-names.js';
+import { namesOfTrainers, remedyOf } from '../../src/spec/names/trainer-names.js';
 
 function problemsOf(check: () => unknown): readonly SpecProblem[] {
   try {
@@ -75,6 +75,32 @@ describe('a key of another trainer is answered with the key to use', () => {
     ['critic.optim.lr=1e-5', 'no critic'],
     ['reward_model.enable=false', 'environment'],
     ['optim.lr=1e-6', 'trainer.lr'],
+    ['tool_call_parser=hermes', 'write generator.tool_format'],
+    ['actor_rollout_ref.rollout.multi_turn.format=hermes', 'write generator.tool_format'],
+    ['trainer.kl=0.1', 'trainer.kl_loss_coef'],
+    ['top_k=20', 'generator.top_k'],
+    ['trainer.top_p=0.9', 'generator.top_p'],
+    ['max_tokens=512', 'generator.max_generate_length'],
+    ['trainer.max_tokens=512', 'generator.max_generate_length'],
+    ['data.path=x', 'data.tasks'],
+    ['data.train=x', 'data.tasks'],
+    ['data.custom_cls.path=x', 'data.tasks'],
+    ['packing=true', 'packs'],
+    ['generator.enable_thinking=false', 'generator.chat_template_kwargs'],
+    ['reasoning_effort=low', 'generator.chat_template_kwargs'],
+    ['n-samples-per-prompt=8', 'write generator.n_samples_per_prompt'],
+    ['trainer.eps-clip-high=0.28', 'write trainer.eps_clip_high'],
+    ['use-kl-loss=true', 'write trainer.use_kl_loss'],
+    ['kl-loss-coef=0.1', 'write trainer.kl_loss_coef'],
+    ['weight-decay=0.1', 'trainer.weight_decay'],
+    ['environment_factory=x', 'environments'],
+    ['rollout_func=x', 'environments'],
+    ['data_seed=1', 'seed at the top'],
+    ['lr_scheduler_kwargs=x', 'constant'],
+    ['actor_rollout_ref.rollout.agent.num_workers=8', 'environments'],
+    ['actor_rollout_ref.actor.checkpoint.save_contents=x', 'whole state'],
+    ['async_training.staleness_threshold=1', 'newest policy'],
+    ['max_async_level=2', 'newest policy'],
   ])('%s: %s', (setting, key) => {
     expect(fixOf(setting)).toContain(key);
     expect(fixOf(setting)).not.toMatch(/secret|^keys here/);
@@ -196,3 +222,44 @@ trainer:
   default_local_dir: checkpoints/a
 ray_init: { num_cpus: null }
 `;
+
+test('a setting that exists here is not removed under its own name', () => {
+  const own = new Set(allKeyPaths(runSpecSchema).map((path) => path.split('.').at(-1) ?? ''));
+  const removed = [...own].filter((key) => /remove it$/.test(remedyOf([key]) ?? ''));
+  // Of an environment and of a warm start: other trainers mean something else.
+  expect(removed).toEqual(['reward', 'mini_batch_size']);
+});
+
+describe('a value of another engine is answered with its name here', () => {
+  test.each([
+    ['tool_format', 'qwen3_coder', 'its name here is qwen_xml'],
+    ['tool_format', 'qwen3_xml', 'its name here is qwen_xml'],
+    ['tool_format', 'Qwen3-Coder', 'its name here is qwen_xml'],
+    ['tool_format', 'llama3_json', 'its name here is llama_json'],
+    ['tool_format', 'qwen25', 'its name here is hermes'],
+    ['tool_format', 'openai', 'its name here is gpt_oss'],
+    ['tool_format', 'harmony', 'its name here is gpt_oss'],
+    ['tools_format', 'hermes', 'write generator.tool_format: hermes'],
+  ])('generator.%s: %s', (key, value, fix) => {
+    const [problem] = problemsOf(() => parseRunSpec({ ...sound, generator: { [key]: value } }));
+    expect(problem?.fix).toContain(fix);
+  });
+});
+
+test.each<[object, string, string]>([
+  [{ a: null }, 'generator.chat_template_kwargs.a', 'must be text or a number or true or false, not null'],
+  [{ a: [1] }, 'generator.chat_template_kwargs.a', 'must be text or a number or true or false, not [1]'],
+  [
+    { 'enable-thinking': false },
+    'generator.chat_template_kwargs.enable-thinking',
+    'is not a name of a template’s variable',
+  ],
+])('variables of the template %j', (chat_template_kwargs, path, words) => {
+  const [problem] = problemsOf(() => parseRunSpec({ ...sound, generator: { chat_template_kwargs } }));
+  expect(problem).toMatchObject({ path, problem: words });
+});
+
+test('no_call: "0" is not answered with itself', () => {
+  const environments = [{ env_key: 'crm', url: 'http://10.0.0.5:8000', no_call: '0' }];
+  expect(problemsOf(() => parseRunSpec({ ...sound, environments }))[0]?.fix).not.toContain('"0"');
+});

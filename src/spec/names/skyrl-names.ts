@@ -1,6 +1,7 @@
 // SkyRL's names that differ from ours, and those of SkyRL Fleet Training. Each remedy says which names to write instead.
 import { isObject } from '../../base/json.js';
 import { isSecretKey } from '../../base/secrets.js';
+import { type ToolFormatName, toolFormatNames } from '../tool-format-names.js';
 import { isWithoutPlace, remedyOf } from './trainer-names.js';
 
 /** Inputs of the launch workflows that set a key of ours. */
@@ -14,8 +15,29 @@ export const launchInputs: Record<string, string> = {
   max_generate_length: 'generator.max_generate_length',
 };
 
-/** SkyRL's values that are different here, by the last part of the key's path. */
+/** What vLLM, SGLang and verl call the forms of tool calls. */
+const parsers: Record<ToolFormatName, string> = {
+  hermes: 'json qwen qwen25 qwen2_5 qwen3',
+  qwen_xml: 'xml qwen3_coder qwen3_xml qwen3coder',
+  llama_json: 'llama llama3 llama3_json llama4_json',
+  mistral: 'mistral_json',
+  gpt_oss: 'openai harmony gptoss',
+};
+const isCalled = Object.fromEntries(
+  Object.entries(parsers).flatMap(([name, others]) =>
+    others.split(' ').map((other) => [other, `its name here is ${name}`] as const),
+  ),
+);
+
+/** Values of other trainers that are different here, by the last part of the key's path. */
 const values: Record<string, Record<string, string>> = {
+  tool_format: isCalled,
+  tools_format: Object.fromEntries(
+    toolFormatNames.map((name) => [
+      name,
+      `tools_format is how the prompt lists the tools; write generator.tool_format: ${name} for how the model calls them`,
+    ]),
+  ),
   advantage_estimator: {
     gae: 'it needs a critic, and Longhaul trains none: use grpo, rloo, reinforce++ or maxrl',
     group_norm: 'its name here is grpo',
@@ -313,9 +335,10 @@ function own(table: Readonly<Record<string, string>>, key: string): string | nul
   return Object.hasOwn(table, key) ? (table[key] as string) : null;
 }
 
-/** What to write instead of a SkyRL value; null if SkyRL has no such value or it is the same here. */
+/** What to write instead of another trainer's value; null if none has such a value or it is the same here. */
 export function fixOfValue(path: readonly PropertyKey[], value: unknown): string | null {
   if (typeof value !== 'string') return null;
   if (/\$\{.+\}/.test(value)) return 'write the value itself: references such as ${…} are not resolved';
-  return own(values[String(path.at(-1))] ?? {}, value);
+  const known = values[String(path.at(-1))] ?? {};
+  return own(known, value) ?? own(known, value.toLowerCase().replaceAll('-', '_'));
 }

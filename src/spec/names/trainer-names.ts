@@ -1,5 +1,6 @@
 // Settings of TRL, verl, OpenRLHF, slime, prime-rl, NeMo-RL and the Tinker cookbook that have another name here, or none. Each remedy says
 // what to write instead. `skyrl-names.ts` has those of SkyRL.
+import { toolFormatNames } from '../tool-format-names.js';
 
 const turnTokens =
   'write generator.max_generate_length, the most tokens of one turn; generator.max_sequence_length limits the whole transcript';
@@ -46,6 +47,11 @@ const fixedReference =
   'trainer.use_kl_loss keeps the policy that GRPO begins with as its reference: remove it';
 const truncated = 'with generator.truncated_sampling: true; leave it out where all tokens are taken';
 const notHere = 'there is none here: remove it';
+const toolFormat = `write generator.tool_format: auto, ${toolFormatNames.join(', ')}`;
+const templateVariables =
+  'write generator.chat_template_kwargs, the variables of the chat template, such as {enable_thinking: false}';
+const servers = 'write environments: a list with env_key and url of each server, whose tools the model gets';
+const newest = 'every step samples with the newest policy, so nothing is stale: remove it';
 
 /** Parts of a path below which nothing has a place here. */
 const parts: Record<string, string> = {
@@ -70,6 +76,9 @@ const parts: Record<string, string> = {
   distillation: notHere,
   checkpoint_engine: placed,
   engine_kwargs: ownSampling,
+  agent: 'Longhaul plays the episodes itself: write environments and generator.max_turns',
+  custom_cls: tasks,
+  async_training: newest,
   vllm_cfg: ownSampling,
   colocated: ownSampling,
   generation_kwargs: 'write its keys directly under generator: temperature, stop, top_p, top_k',
@@ -143,10 +152,7 @@ const names: readonly (readonly [remedy: string, names: string])[] = [
     always,
     'multi_turn.enable tool_response_truncate_side do_sample return_raw_chat shuffle shuffle_dataset validation_shuffle',
   ],
-  [
-    'write environments: a list with env_key and url of each server, whose tools the model gets',
-    'tool_config_path interaction_config_path tools env_name env_class',
-  ],
+  [servers, 'tool_config_path interaction_config_path tools env_name env_class'],
   [always, 'val_before_train eval_on_start eval_at_start use_remove_padding use_dynamic_bsz balance_batch'],
   ['a prompt that does not fit is not played: remove it', 'filter_overlong_prompts truncation'],
   [
@@ -314,10 +320,23 @@ const names: readonly (readonly [remedy: string, names: string])[] = [
     ownSampling,
     'vllm_structured_outputs_regex vllm_num_engines enable_chunked_prefill ignore_eos sglang_mem_fraction_static',
   ],
+  [toolFormat, 'multi_turn.format tool_call_parser tool_parser tool_call_format function_call_parser'],
   [
-    'it is chosen from the model’s own template: remove it',
-    'multi_turn.format tool_call_parser use_inference_chat_template tokenization_sanity_check_mode',
+    'the model’s own template is used, and sampled tokens are never tokenized again: remove it',
+    'use_inference_chat_template tokenization_sanity_check_mode',
   ],
+  [templateVariables, 'apply_chat_template_kwargs enable_thinking thinking reasoning_effort'],
+  [kl, 'kl'],
+  [turnTokens, 'max_tokens'],
+  [`write generator.top_k ${truncated}`, 'top_k'],
+  [`write generator.top_p ${truncated}`, 'top_p'],
+  ['write seed at the top', 'data_seed data.seed dataset_seed random_seed'],
+  [constant, 'lr_scheduler_kwargs'],
+  ['the engine packs the samples of a batch: remove it', 'packing use_packing sequence_packing'],
+  [tasks, 'data.path data.train data.val data.test data.eval'],
+  [servers, 'environment_factory rollout_func'],
+  [newest, 'max_async_level max_off_policy_steps async_level'],
+  ['a checkpoint has the whole state: remove it', 'checkpoint.save_contents checkpoint.load_contents'],
 ];
 
 const plain = (part: string): string => part.toLowerCase().replaceAll(/[-_\s]/g, '');

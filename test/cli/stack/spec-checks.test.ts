@@ -155,3 +155,9 @@ test('demonstrations whose environment cannot list its tools are refused, as by 
   expect(await found(shown('tracker'))).toBe('WRONG: unknown, because the data cannot be read');
   expect(await outcomes(parseRunSpec(own))).not.toHaveProperty('demonstrations');
 }, 60_000);
+
+test('a text "false" as a variable of the template is refused', async () => {
+  const generator = { chat_template_kwargs: { enable_thinking: 'false' } };
+  const { model } = await outcomes(parseRunSpec({ ...own, generator }));
+  expect(model).toMatch(/^WRONG: [^]*is the text "false", and a text is true .*write false without quotes/);
+});
