@@ -1,6 +1,6 @@
 // The interface that all environment backends implement.
 import type { Digest } from '../spec/records/parts.js';
-import type { Outcome } from '../spec/records/episode.js';
+import type { EnvironmentReason, Outcome } from '../spec/records/episode.js';
 import type { Task, ToolCall, ToolSpec } from '../spec/records/task.js';
 
 export interface OpenOptions {
@@ -91,8 +91,8 @@ export interface EnvironmentBackend {
 export class EnvironmentError extends Error {
   constructor(
     readonly kind: 'unavailable' | 'failed',
-    /** Short name for counters: `connect`, `socket_lost`, `timeout`, `capacity`, `open`, `call`, `grade`, `world`, `contract`, `unauthorized`, `forbidden`. */
-    readonly reason: string,
+    /** Short name, for counters and outcomes. */
+    readonly reason: EnvironmentReason,
     message: string,
     options?: ErrorOptions,
   ) {

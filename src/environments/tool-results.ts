@@ -55,7 +55,7 @@ export function inOrder(tools: readonly ToolSpec[]): ToolSpec[] {
 }
 
 type ToolAnswer =
-  { kind: 'result'; result: ToolResult } | { kind: 'failed'; reason: string; message: string };
+  { kind: 'result'; result: ToolResult } | { kind: 'failed'; reason: 'timeout' | 'call'; message: string };
 
 /**
  * Reads an observation of `call_tool`. Servers guess an error's class from its text. Only `timeout` and `transport_error` count, because no

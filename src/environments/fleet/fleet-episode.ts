@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { awakeNow } from '../../base/awake-clock.js';
 import { Backoff } from '../../base/backoff.js';
 import { episodeReward } from '../../rl/episode-reward.js';
+import type { EnvironmentReason } from '../../spec/records/episode.js';
 import type { Task, ToolCall, ToolSpec } from '../../spec/records/task.js';
 import { type Environment, EnvironmentError, type Grade, type ToolResult } from '../environment.js';
 import { ExclusiveCalls } from '../exclusive-calls.js';
@@ -75,7 +76,7 @@ export function fleetEpisode(parts: EpisodeParts): Environment {
   async function judged(lost: EnvironmentError): Promise<EnvironmentError> {
     const status = await parts.orchestrator.status(parts.instanceId).catch(() => undefined);
     if (status === undefined) return lost;
-    const charged = (reason: string, message: string): EnvironmentError =>
+    const charged = (reason: EnvironmentReason, message: string): EnvironmentError =>
       new EnvironmentError('failed', reason, message, { cause: lost });
     // Before its time, Fleet ends what gets no heartbeats, for example while this process is stopped.
     if (status !== 'running')

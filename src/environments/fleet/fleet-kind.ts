@@ -6,6 +6,7 @@ import { keepSecret } from '../../base/known-secrets.js';
 import { sha256Hex } from '../../base/sha256.js';
 import { RecentlyUsed } from '../../base/recently-used.js';
 import { usualTtlSeconds } from '../../spec/environments/environment-schema.js';
+import type { EnvironmentReason } from '../../spec/records/episode.js';
 import type { Task, ToolSpec } from '../../spec/records/task.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
 import { type EnvironmentBackend, EnvironmentError } from '../environment.js';
@@ -115,7 +116,7 @@ async function refusal(
     if (!(error instanceof EnvironmentError)) throw error;
     // Episodes wait for a service that does not answer.
     if (error.kind === 'unavailable') return null;
-    const fixes: Record<string, string> = {
+    const fixes: Partial<Record<EnvironmentReason, string>> = {
       unauthorized: `put a valid key into ${variable}`,
       forbidden: 'ask Fleet for access, or use the key of a team that has it',
     };

@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { awakeNow } from '../../base/awake-clock.js';
 import { Backoff } from '../../base/backoff.js';
 import { withoutKnownSecrets } from '../../base/known-secrets.js';
+import type { EnvironmentReason } from '../../spec/records/episode.js';
 import { EnvironmentError } from '../environment.js';
 import { textOf } from '../tool-results.js';
 import { detailOf, type FleetAnswer } from './fleet-request.js';
@@ -203,6 +204,6 @@ function wasNotSent(error: unknown): boolean {
   return codes.includes(String(cause?.cause?.code));
 }
 
-function refused({ id }: Instance, reason: string, words: string): EnvironmentError {
+function refused({ id }: Instance, reason: EnvironmentReason, words: string): EnvironmentError {
   return new EnvironmentError('failed', reason, `instance ${id}: ${words}`);
 }

@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { keepSecret } from '../../base/known-secrets.js';
 import { awakeNow } from '../../base/awake-clock.js';
 import { Backoff } from '../../base/backoff.js';
+import type { EnvironmentReason } from '../../spec/records/episode.js';
 import { EnvironmentError } from '../environment.js';
 import { textOf } from '../tool-results.js';
 import { detailOf, type FleetAnswer, type FleetRequest } from './fleet-request.js';
@@ -107,7 +108,11 @@ export class Orchestrator {
    * How a failure counts. While Fleet does not answer, it is an outage. What Fleet refused to do for a while, and the end of the instance `id`,
    * are free at first (`socket_lost`). Anything else is charged with `reason`.
    */
-  async chargeable(cause: EnvironmentError, reason: string, id?: string): Promise<EnvironmentError> {
+  async chargeable(
+    cause: EnvironmentError,
+    reason: EnvironmentReason,
+    id?: string,
+  ): Promise<EnvironmentError> {
     const { message } = cause;
     try {
       await this.account();

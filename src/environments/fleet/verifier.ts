@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { awakeNow } from '../../base/awake-clock.js';
 import { withoutKnownSecrets } from '../../base/known-secrets.js';
 import { sha256Hex } from '../../base/sha256.js';
+import type { EnvironmentReason } from '../../spec/records/episode.js';
 import { EnvironmentError } from '../environment.js';
 
 import { explanationOf } from './explanation.js';
@@ -193,7 +194,7 @@ function readAnswer(answer: FleetAnswer): Attempt {
   };
 }
 
-function unavailable(reason: string, message: string): Attempt {
+function unavailable(reason: EnvironmentReason, message: string): Attempt {
   return { result: new EnvironmentError('unavailable', reason, message), again: true };
 }
 

@@ -6,6 +6,7 @@ import { numberIn } from '../../base/json.js';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { awakeNow, awakeTimeout } from '../../base/awake-clock.js';
 import { Backoff } from '../../base/backoff.js';
+import type { EnvironmentReason } from '../../spec/records/episode.js';
 import { EnvironmentError } from '../environment.js';
 import type { MadeSession, MadeSessions } from './made-sessions.js';
 import { askMcp } from './mcp-request.js';
@@ -274,6 +275,6 @@ async function askForSession({
   return session;
 }
 
-function unavailable(reason: string, message: string, cause?: unknown): EnvironmentError {
+function unavailable(reason: EnvironmentReason, message: string, cause?: unknown): EnvironmentError {
   return new EnvironmentError('unavailable', reason, message, { cause });
 }

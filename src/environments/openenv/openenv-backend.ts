@@ -6,6 +6,7 @@ import { abortable } from '../../base/abortable.js';
 import { Backoff } from '../../base/backoff.js';
 import { setMaxListeners } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
+import type { EnvironmentReason } from '../../spec/records/episode.js';
 import type { Task, ToolSpec } from '../../spec/records/task.js';
 import {
   EnvironmentError,
@@ -96,7 +97,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     return error;
   }
 
-  function unavailable(reason: string, error: Error): EnvironmentError {
+  function unavailable(reason: EnvironmentReason, error: Error): EnvironmentError {
     return new EnvironmentError('unavailable', reason, `${url}: ${error.message}`, { cause: error });
   }
 

@@ -2,6 +2,14 @@
 import { z } from 'zod';
 import { count, counts, amount, digest, logprobs, positive, since, text, time, tokenIds } from './parts.js';
 
+/** Why an environment could not do what an episode asked for. */
+export type EnvironmentReason = (typeof environmentReasons)[number];
+export const environmentReasons = [
+  ...(['connect', 'capacity', 'socket_lost', 'timeout', 'unauthorized', 'forbidden', 'contract'] as const),
+  ...(['open', 'reset', 'world', 'expired', 'call', 'grade'] as const),
+  ...(['canary', 'unsteady', 'verifier_failed', 'judge_error', 'no_number'] as const),
+] as const;
+
 export type Outcome = z.infer<typeof outcome>;
 const outcome = z.discriminatedUnion('status', [
   z.strictObject({ status: z.literal('graded'), value: z.number() }),
@@ -36,7 +44,7 @@ export const episode = z
     task_key: text,
     env_key: text,
     outcome: outcome.describe(
-      '`value`: −1e100 to 1e100, 1 is full reward; `reason`: the last failure (`open`, `call`, `grade`, `timeout`, `socket_lost`, `world`, `contract`, `unauthorized`), or `prompt_too_long`; `failures`: number of charged failures',
+      `\`value\`: −1e100 to 1e100, 1 is full reward; \`reason\`: the last failure (${environmentReasons.map((name) => `\`${name}\``).join(', ')}), or \`prompt_too_long\`; \`failures\`: number of charged failures`,
     ),
     stop_reason: z
       .enum(['done', 'max_turns', 'length', 'unknown', 'ended'])
