@@ -1,4 +1,5 @@
 // Converts tool lists and results of OpenEnv and MCP servers into one form: the case of their keys depends on the server's libraries.
+import { isDeepStrictEqual } from 'node:util';
 import { isObject, numberIn, writeJson } from '../base/json.js';
 import { sha256Hex } from '../base/sha256.js';
 import type { JsonSchemaObject, ToolSpec } from '../spec/records/task.js';
@@ -130,10 +131,44 @@ export function readToolResult(result: unknown): ToolResult {
   const hasBlocks = Array.isArray(content) && content.length > 0;
   const isShown = !hasBlocks && structured !== undefined && structured !== null;
   const shown: ToolResult = hasBlocks
-    ? { content: content.map(readBlock), isError }
+    ? { content: readBlocks(content, structured), isError }
     : textResult(isShown ? compact(structured) : Array.isArray(content) ? '' : compact(result), isError);
   const isSilent = shown.content.every((block) => block.type === 'text' && block.text.trim() === '');
   return isError && isSilent ? textResult(noWords, true) : shown;
+}
+
+/** The blocks, and behind them the structured content if no block shows it. */
+function readBlocks(blocks: readonly unknown[], structured: unknown): ContentBlock[] {
+  const shown = blocks.map(readBlock);
+  if (!isObject(structured) || Object.keys(structured).length === 0 || isShownBy(blocks, structured))
+    return shown;
+  return [
+    ...shown.filter((block) => block.type !== 'text' || block.text.trim() !== ''),
+    textBlock(compact(structured)),
+  ];
+}
+
+/** Servers should repeat structured content as JSON text, and most do. */
+function isShownBy(blocks: readonly unknown[], structured: Json): boolean {
+  const texts = blocks.map((block) => (isObject(block) && block.type === 'text' ? block.text : null));
+  // FastMCP wraps a value that is no object in `result`, and shows a list as one block for each element.
+  const isWrapped = Object.keys(structured).length === 1 && structured.result !== undefined;
+  return [structured, ...(isWrapped ? [structured.result] : [])].some(
+    (value) =>
+      texts.some((text) => isTextOf(text, value)) ||
+      (Array.isArray(value) &&
+        value.length === texts.length &&
+        value.every((element, index) => isTextOf(texts[index], element))),
+  );
+}
+
+function isTextOf(text: unknown, value: unknown): boolean {
+  if (typeof text !== 'string' || text === value) return typeof text === 'string';
+  try {
+    return isDeepStrictEqual(JSON.parse(text), JSON.parse(compact(value)));
+  } catch {
+    return false;
+  }
 }
 
 /** Of a block, the model sees its text, or a line that says what it is. */

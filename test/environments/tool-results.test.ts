@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { readToolAnswer } from '../../src/environments/tool-results.js';
 import { resultObservation } from '../../src/episode/observation.js';
 
@@ -141,4 +141,30 @@ it.each<[Record<string, unknown>]>([
   [{ result: 'fine', error: false }],
 ])('there is no error in %j', (observation) => {
   expect(observed(observation)).toBe('Tool result:\nfine');
+});
+
+describe('structured content', () => {
+  const shown = (content: readonly string[], structuredContent: unknown): string => {
+    const blocks = content.map((text) => ({ type: 'text', text }));
+    return observed({ result: { content: blocks, structuredContent } });
+  };
+  it.each<[string, string[], unknown, string]>([
+    ['beside other words', ['Here are the results.'], { id: 7 }, 'Here are the results.\n{"id":7}'],
+    ['beside an empty text', [''], { id: 7 }, '{"id":7}'],
+  ])('is shown %s', (_, content, structured, text) => {
+    expect(shown(content, structured)).toBe(`Tool result:\n${text}`);
+  });
+
+  it.each<[string, string[], unknown]>([
+    ['in the same form', ['{"id":7,"v":[1]}'], { v: [1], id: 7 }],
+    ['in lines', ['{\n  "id": 7.0\n}'], { id: 7 }],
+    ['beside words', ['Here:', '{"id":7}'], { id: 7 }],
+    ['as a text that FastMCP wraps', ['sunny'], { result: 'sunny' }],
+    ['as a number that FastMCP wraps', ['3'], { result: 3 }],
+    ['as a list that FastMCP wraps', ['{"id":1}', '{"id":2}'], { result: [{ id: 1 }, { id: 2 }] }],
+    ['as a list of texts', ['a', 'b'], { result: ['a', 'b'] }],
+    ['empty', ['done'], {}],
+  ])('is not shown twice: %s', (_, content, structured) => {
+    expect(shown(content, structured)).toBe(`Tool result:\n${content.join('\n')}`);
+  });
 });

@@ -8,8 +8,6 @@ export interface ObservedReward {
   value: number | null;
   /** Why the reward is no grade, as the end of a sentence that begins with the server; null if it is one, or there is none. */
   problem: string | null;
-  /** The problem is the reward itself, and not what lies beside it. */
-  isMalformed: boolean;
 }
 
 /** How rewards become a grade. */
@@ -40,31 +38,66 @@ export function observedReward(
   data: Readonly<Record<string, unknown>>,
   failedWith: string | null = null,
 ): ObservedReward {
-  const { reward, done } = data;
-  if (reward === undefined || reward === null) return { value: null, problem: null, isMalformed: false };
-  if (!isReward(reward)) return { value: null, problem: malformed(reward), isMalformed: true };
+  const { reward } = data;
+  if (reward === undefined || reward === null) return { value: null, problem: null };
+  if (!isReward(reward)) return { value: null, problem: malformed(reward) };
   const value = numberIn(reward) ?? Number(reward);
-  const error = value === 0 ? graderError(data, done === true, failedWith) : null;
+  const error = value === 0 ? graderError(data, hasEnded(data), failedWith) : null;
   const problem = error === null ? null : `gave the reward ${value} beside an error: ${shortened(error)}`;
-  return { value: problem === null ? value : null, problem, isMalformed: false };
+  return { value: problem === null ? value : null, problem };
+}
+
+/** The environment has ended the episode. Not every server writes a boolean. */
+export function hasEnded({ done }: Readonly<Record<string, unknown>>): boolean {
+  return done === true || numberIn(done) === 1 || (typeof done === 'string' && done.toLowerCase() === 'true');
 }
 
 /** Before the end of an episode, the error of a call is the model's mistake. */
 function graderError(
-  { observation, metadata, error }: Readonly<Record<string, unknown>>,
-  isDone: boolean,
+  data: Readonly<Record<string, unknown>>,
+  isEnd: boolean,
   failedWith: string | null,
 ): string | null {
-  const within = isObject(observation) ? observation : {};
-  const beside = [metadata, within.metadata].flatMap((place) => (isObject(place) ? [place.error] : []));
-  const hidden = firstError([error, ...beside]);
-  if (isDone) return hidden ?? errorText(within.error) ?? failedWith;
+  const hidden = hiddenError(data);
+  if (isEnd) return hidden ?? errorWithin(data.observation) ?? failedWith;
   return failedWith === null ? hidden : null;
 }
 
-function firstError(places: readonly unknown[]): string | null {
-  for (const place of places) {
-    const text = errorText(place);
+/** An error of which the model sees nothing. */
+function hiddenError({ observation, ...data }: Readonly<Record<string, unknown>>): string | null {
+  const { metadata, info } = isObject(observation) ? observation : {};
+  return firstOf([data, data.metadata, data.info, metadata, info], errorWithin);
+}
+
+/** The error that a reset ends its episode with; null if there is none. */
+export function failedReset(data: Readonly<Record<string, unknown>>): string | null {
+  return hasEnded(data) ? (hiddenError(data) ?? errorWithin(data.observation)) : null;
+}
+
+/** Keys under which servers put what went wrong with a grade. */
+const errorKey =
+  /^(?:(?:grader|grading|verifier|verification|judge|reward|scor(?:er|ing)|eval(?:uator|uation)?|server|env(?:ironment)?|internal)_?)?(?:errors?|error_?message|exception|traceback)$/i;
+
+function errorWithin(place: unknown): string | null {
+  if (!isObject(place)) return null;
+  return firstOf(
+    Object.keys(place).filter((key) => errorKey.test(key)),
+    (key) => failureText(place[key]),
+  );
+}
+
+/** Beside the words: a status, or a kind of error without words. `None` is what Python makes of no error. */
+function failureText(error: unknown): string | null {
+  const status = numberIn(error);
+  if (status !== null) return status >= 400 && status < 600 ? `status ${status}` : null;
+  if (typeof error === 'string' && /^\s*(?:none|null)\s*$/i.test(error)) return null;
+  const kind = isObject(error) ? error.error_type : null;
+  return errorText(error) ?? (typeof kind === 'string' && kind !== '' ? kind : null);
+}
+
+function firstOf<T>(things: readonly T[], read: (thing: T) => string | null): string | null {
+  for (const thing of things) {
+    const text = read(thing);
     if (text !== null) return text;
   }
   return null;

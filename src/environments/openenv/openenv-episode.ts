@@ -6,12 +6,21 @@ import { EnvironmentError, type Environment, type Grade, type ToolResult } from 
 import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
 import type { Contract } from './openenv-server.js';
 import { ExclusiveCalls } from '../exclusive-calls.js';
-import { gradeOfNoCall, malformed, observedReward, type RewardRule } from './observed-reward.js';
+import {
+  failedReset,
+  gradeOfNoCall,
+  hasEnded,
+  malformed,
+  observedReward,
+  type RewardRule,
+} from './observed-reward.js';
 import {
   errorText,
+  isReward,
   maxReward,
   problemText,
   readToolAnswer,
+  readToolResult,
   shownText,
   textOf,
   textResult,
@@ -72,16 +81,17 @@ export function openEnvEpisode(parts: EpisodeParts): Environment {
       },
     );
     if ('isError' in reply) return reply;
-    const { observation, done } = reply.data;
-    const answer = contract.act
-      ? { kind: 'result' as const, result: textResult(shownText(observation)) }
-      : readToolAnswer(isObject(observation) ? observation : {});
+    const { observation } = reply.data;
+    const answer =
+      contract.act && isObject(observation)
+        ? { kind: 'result' as const, result: textResult(shownText(observation)) }
+        : answerIn(reply.data);
     hasActed = true;
     newest = observedReward(reply.data, errorOf(answer));
     if (newest.value !== null) rewards.push(newest.value);
-    if (newest.isMalformed) noSum ??= newest.problem;
+    noSum ??= newest.problem;
     said = explanationIn(reply.data);
-    const ends = done === true ? { ends: true as const } : {};
+    const ends = hasEnded(reply.data) ? { ends: true as const } : {};
     if (answer.kind === 'result') return { ...answer.result, ...ends };
     throw new EnvironmentError('failed', answer.reason, `${url}: ${call.name}: ${answer.message}`);
   }
@@ -91,7 +101,7 @@ export function openEnvEpisode(parts: EpisodeParts): Environment {
     try {
       const reply = await request({ type: 'grade', data }, 'grade', `grade-${tryNumber}`);
       const { value: given, explanation, error } = reply.data;
-      const value = numberIn(given);
+      const value = isReward(given) ? (numberIn(given) ?? Number(given)) : null;
       if (value === null)
         throw new EnvironmentError(
           'failed',
@@ -139,6 +149,9 @@ export function openEnvEpisode(parts: EpisodeParts): Environment {
     );
   }
 
+  const failure = opening && failedReset(opening.data);
+  if (failure !== null)
+    throw new EnvironmentError('failed', 'open', `${url} ends the episode at its reset: ${failure}`);
   const { sessionId } = connection;
   // Tools show a world when they are asked; a game's first position is shown only here.
   const isShown = contract.kind === 'gym' || !parts.hasPrompt;
@@ -164,6 +177,21 @@ export function openEnvEpisode(parts: EpisodeParts): Environment {
       return Promise.resolve();
     },
   };
+}
+
+/** What the model reads of a call; servers may answer with no observation, or with one that is no object. */
+function answerIn({
+  observation,
+  error,
+  result,
+}: Record<string, unknown>): ReturnType<typeof readToolAnswer> {
+  if (isObject(observation)) return readToolAnswer(observation);
+  if (observation !== undefined && observation !== null)
+    return { kind: 'result', result: readToolResult(observation) };
+  const beside = { ...(error === undefined ? {} : { error }), ...(result === undefined ? {} : { result }) };
+  return Object.keys(beside).length > 0 && (errorText(error) !== null || result !== undefined)
+    ? readToolAnswer(beside)
+    : { kind: 'result', result: textResult('the server showed nothing') };
 }
 
 /** The error that the model reads in the answer of its call; null if there is none. */

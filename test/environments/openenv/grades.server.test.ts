@@ -108,6 +108,29 @@ describe('a reward', () => {
     expect((await graded(url, 3)).outcome.value).toBe(0.5);
   });
 
+  it('that is lost for a failed grader leaves the sum unknown', async () => {
+    const { url } = await serve([
+      noReward,
+      '{"observation":{"result":"x"},"metadata":{"error":"judge away"},"reward":0}',
+      step('0.5'),
+    ]);
+    await expect(graded(url, 2, { reward: 'sum' })).rejects.toThrow(/reward 0 beside an error: judge away/);
+    expect((await graded(url, 2)).outcome.value).toBe(0.5);
+  });
+
+  it('of a grade frame may be true', async () => {
+    const server = await startScriptedServer({
+      answers: ({ type, data }) =>
+        type === 'grade'
+          ? ['{"type":"grade","data":{"value":true}}']
+          : data.type === 'list_tools'
+            ? []
+            : [`{"type":"observation","data":${noReward}}`],
+    });
+    closers.push(() => server.close());
+    expect((await graded(server.url, 0, { gradingToken: 't' })).outcome.value).toBe(1);
+  });
+
   it('counts beside numbers of the observation that JSON lacks', async () => {
     const { url } = await serve([
       step('0'),
@@ -152,4 +175,46 @@ describe('doing nothing where the reset gives no reward', () => {
     const { url } = await serve([step('0.5')]);
     expect((await graded(url, 0, { no_call: 0 })).outcome.value).toBe(0.5);
   });
+});
+
+describe('a reset that says that it failed', () => {
+  const ended = (error: string) => `{"observation":${error},"reward":null,"done":true}`;
+  it.each([
+    ['mcp', ended('{"error":"task not found"}')],
+    ['gym', ended('{"error":{"message":"task not found"}}')],
+    ['mcp', '{"observation":{},"error":"task not found","reward":0,"done":1}'],
+  ] as const)('opens no episode: %s', async (contract, reset) => {
+    const { url } = await serve([reset, step('1')], contract);
+    await expect(graded(url, 0)).rejects.toMatchObject({
+      ...{ kind: 'failed', reason: 'open' },
+      message: `${url} ends the episode at its reset: task not found`,
+    });
+  });
+
+  it('but an error that it shows may be the task', async () => {
+    const { url } = await serve([
+      '{"observation":{"error":"NameError"},"reward":null,"done":false}',
+      step('1'),
+    ]);
+    expect((await graded(url, 1)).outcome.value).toBe(1);
+  });
+});
+
+it.each([
+  ['"observation":"It is sunny"', 'It is sunny', false],
+  ['"observation":[1.0,2]', '[1.0,2]', false],
+  ['"observation":null,"error":"boom"', 'boom', true],
+  ['"result":{"content":[{"type":"text","text":"hi"}]}', 'hi', false],
+  ['"observation":null', 'the server showed nothing', false],
+])('a call whose answer has %s shows what is there', async (json, text, isError) => {
+  for (const contract of ['mcp', 'gym'] as const) {
+    const { url } = await serve([noReward, `{${json},"reward":0}`], contract);
+    const backend = createOpenEnvBackend({ url, maxSessions: 1, callTimeoutMs: 3000 });
+    closers.push(() => backend.close());
+    const opening = { seed: 1, episodeId: 'e', tryNumber: 0 };
+    const environment = await backend.open(counterTask(1), opening, AbortSignal.timeout(10_000));
+    const name = environment.tools[0]?.name ?? '';
+    const shown = await environment.callTool({ name, arguments: {} }, { turn: 0, tryNumber: 0 });
+    expect(shown).toEqual({ content: [{ type: 'text', text }], isError });
+  }
 });

@@ -17,6 +17,18 @@ describe('an error beside reward 0', () => {
     ['in the metadata', '{"observation":{},"metadata":{"error":"judge timed out"},"reward":0,"done":false}'],
     ['in the observation’s metadata', '{"observation":{"metadata":{"error":"judge timed out"}},"reward":0}'],
     ['a list', '{"observation":{},"metadata":{"error":["judge timed out"]},"reward":-0.0,"done":true}'],
+    ['errors', '{"observation":{},"metadata":{"errors":["judge timed out"]},"reward":0,"done":true}'],
+    ['an exception', '{"observation":{},"metadata":{"exception":"judge timed out"},"reward":0}'],
+    ['a grader’s', '{"observation":{},"metadata":{"grader_error":"judge timed out"},"reward":0}'],
+    ['a verifier’s', '{"observation":{},"metadata":{"verifierError":"judge timed out"},"reward":0}'],
+    ['in info', '{"observation":{},"info":{"error":"judge timed out"},"reward":0}'],
+    ['in the observation’s info', '{"observation":{"info":{"error":"judge timed out"}},"reward":0}'],
+    ['a message', '{"observation":{"error_message":"judge timed out"},"reward":0,"done":true}'],
+    [
+      'a kind',
+      '{"observation":{"error":{"error_type":"judge timed out","message":null}},"reward":0,"done":1}',
+    ],
+    ['an end in text', '{"observation":{"error":"judge timed out"},"reward":0,"done":"True"}'],
   ])('is no grade: %s', (_, json) => {
     expect(observedReward(data(json))).toMatchObject({
       value: null,
@@ -29,15 +41,28 @@ describe('an error beside reward 0', () => {
     ['a negative one', '{"observation":{"error":"illegal move"},"reward":-1,"done":true}', -1],
     ['no error', '{"observation":{"error":""},"metadata":{"error":null},"reward":0,"done":true}', 0],
     ['an empty list', '{"observation":{"error":[]},"metadata":{"error":{}},"reward":0,"done":true}', 0],
+    ['no error in text', '{"observation":{"error":"None"},"reward":0,"done":true}', 0],
+    ['a figure', '{"observation":{"error":0.5},"metadata":{"errors":3},"reward":0,"done":true}', 0],
+    [
+      'another key',
+      '{"observation":{"format_error":"x"},"metadata":{"num_errors":3},"reward":0,"done":true}',
+      0,
+    ],
     ['a mistake before the end', '{"observation":{"error":"x not found"},"reward":0,"done":false}', 0],
   ])('%s is a grade', (_, json, value) => {
-    expect(observedReward(data(json))).toEqual({ value, problem: null, isMalformed: false });
+    expect(observedReward(data(json))).toEqual({ value, problem: null });
   });
 
   it('is the model’s mistake while the episode goes on, although the metadata repeats it', () => {
     const repeated = data('{"observation":{},"metadata":{"error":"x not found"},"reward":0,"done":false}');
     expect(observedReward(repeated, 'x not found')).toMatchObject({ value: 0, problem: null });
     expect(observedReward({ ...repeated, done: true }, 'x not found')).toMatchObject({ value: null });
+  });
+});
+
+it('a status beside reward 0 is an error', () => {
+  expect(observedReward(data('{"observation":{},"error":500,"reward":0,"done":true}'))).toMatchObject({
+    ...{ value: null, problem: 'gave the reward 0 beside an error: status 500' },
   });
 });
 
@@ -51,11 +76,10 @@ describe('a reward that is no number', () => {
     ['-Infinity', '-Infinity'],
     ['1e999', 'Infinity'],
   ])('%s is named', (reward, named) => {
-    const { value, problem, isMalformed } = observedReward(data(`{"observation":{},"reward":${reward}}`));
-    expect({ value, problem, isMalformed }).toEqual({
+    const { value, problem } = observedReward(data(`{"observation":{},"reward":${reward}}`));
+    expect({ value, problem }).toEqual({
       value: null,
       problem: `gave as reward ${named}: a reward is a finite number, true or false`,
-      isMalformed: true,
     });
   });
 
