@@ -25,15 +25,24 @@ const sharedNames = [
   ...['difficulty', 'verifier_code', 'verifier_runtime_version', 'split', 'template', 'reset'],
 ];
 
+/** Columns that only rows of Fleet have. */
+const ofFleet = ['env_id', 'data_id', 'task_modality', 'verifier_func'];
+const plain = (name: string): string => name.toLowerCase().replaceAll(/[-_\s]/g, '');
+const plainNames = new Set([...Object.keys(fleetNames), ...sharedNames].map(plain));
+
 /** A row of Fleet in our names, without what only Fleet's own programs read; null for any other value. */
 export function fleetRow(value: unknown): Record<string, unknown> | null {
-  if (!isObject(value) || !Object.keys(fleetNames).some((name) => name in value)) return null;
+  if (!isObject(value)) return null;
+  const isWhole = ofFleet.some((name) => name in value);
+  if (!isWhole && (!('key' in value) || 'task_key' in value)) return null;
   const ours: Record<string, unknown> = {};
   for (const [name, held] of Object.entries(value)) {
     const our = fleetNames[name] ?? name;
+    // The task schema refuses a name that is spelt otherwise, and what a row with nothing of Fleet but `key` has.
+    const isLeftOut = !sharedNames.includes(our) && isWhole && !plainNames.has(plain(name));
     // A row that has both names means ours.
     if (
-      !sharedNames.includes(our) ||
+      isLeftOut ||
       held === null ||
       (our === 'verifier_code' && held === '') ||
       (our !== name && our in value)

@@ -1,5 +1,5 @@
 // Rows as the data sets of TRL, SkyRL and verl have them, in our names: a prompt as messages, `data_source`, `reward_model`, `extra_info`, …
-import { isObject, numberIn } from '../base/json.js';
+import { isObject, numberIn, parseJson } from '../base/json.js';
 
 /** A row in our names, or why it cannot be one. */
 export type ConvertedRow = { row: unknown } | { problem: string };
@@ -18,7 +18,7 @@ const ofTrainers = ['ability', 'agent_name'];
  */
 export function trainerRow(value: unknown): ConvertedRow {
   if (!isObject(value)) return { row: value };
-  const asked = 'prompt' in value ? value.prompt : value.question;
+  const asked = messagesIn('prompt' in value ? value.prompt : value.question);
   const read = Array.isArray(asked) ? promptIn(asked) : { text: asked };
   if ('problem' in read) return read;
   const foreign = foreignColumns.filter((name) => name in value);
@@ -89,6 +89,19 @@ function splitIn(split: unknown): { split?: 'train' | 'held_out' } {
   return { split: /^\s*train(ing)?\s*$/i.test(split) ? 'train' : 'held_out' };
 }
 
+/** Messages that a table without lists holds as JSON text. */
+function messagesIn(asked: unknown): unknown {
+  if (typeof asked !== 'string' || !/^\s*\[\s*\{/.test(asked)) return asked;
+  // As Python writes them.
+  if (/^\s*\[\s*\{\s*'(?:role|content)'\s*:/.test(asked)) return [asked];
+  try {
+    const read = parseJson(asked);
+    return Array.isArray(read) && read.every((one) => isObject(one) && 'role' in one) ? read : asked;
+  } catch {
+    return asked;
+  }
+}
+
 /** The text of a prompt that is one message of the user. */
 function promptIn(messages: readonly unknown[]): { text: string } | { problem: string } {
   if (messages.length === 0) return { problem: 'prompt is an empty list; give the text of the request' };
@@ -97,7 +110,10 @@ function promptIn(messages: readonly unknown[]): { text: string } | { problem: s
   const [text] = texts;
   if (roles.length === 1 && roles[0] === 'user' && typeof text === 'string') return { text };
   if (roles.some((role) => typeof role !== 'string'))
-    return { problem: 'prompt is a list of something else than messages; give the text of the request' };
+    return {
+      problem:
+        'prompt is a list of something else than messages (Python’s form of a list is none, either); give the text of the request',
+    };
   if (texts.includes(null))
     return { problem: 'prompt has a message that is not text; only text can be shown to the model' };
   if (roles.includes('system') || roles.includes('developer'))

@@ -34,6 +34,23 @@ describe('a row is a task', () => {
       },
       { prompt: 'Hello.' },
     ],
+    ['with its prompt as JSON text', { ...own, prompt: JSON.stringify(ask('Hello.')) }, { prompt: 'Hello.' }],
+    [
+      'with a prompt that begins like a list',
+      { ...own, prompt: '[{"a": 1}] is what?' },
+      { prompt: '[{"a": 1}] is what?' },
+    ],
+    ['with a list of other things', { ...own, prompt: '[{"a": 1}]' }, { prompt: '[{"a": 1}]' }],
+    [
+      'with a column version beside an answer',
+      { ...own, env_version: '1', answer: '42' },
+      { ...own, env_version: '1', reset: { answer: '42' } },
+    ],
+    [
+      'with key for task_key, and an answer',
+      { key: 'a', env_key: 'crm', prompt: 'x', answer: '42' },
+      { task_key: 'a', reset: { answer: '42' } },
+    ],
     [
       'of SkyRL Fleet Training’s prepared files',
       { prompt: ask('Hello.'), env_class: 'fleet_task', task_key: 'k', data_source: 'github' },
@@ -184,6 +201,21 @@ describe('twenty rows of one kind have one message', () => {
       'other values',
       (n) => ({ ...own, task_key: String(n), prompt: n }),
       /^line 1: prompt must be text, not 0 \(/,
+    ],
+    [
+      'lists as Python writes them',
+      (n) => ({ ...own, task_key: String(n), prompt: "[{'role': 'user', 'content': 'Hello.'}]" }),
+      /^line 1: prompt is a list of something else than messages/,
+    ],
+    [
+      'a version beside our keys',
+      (n) => ({ ...own, task_key: String(n), version: '1', answer: '42' }),
+      /^line 1: there is no key "version"; keys here: .*env_version/,
+    ],
+    [
+      'keys of Fleet that are spelt otherwise',
+      (n) => ({ key: String(n), env_id: 'crm', prompt: 'x', envvariables: {}, created_at: 'x' }),
+      /^line 1: there is no key "envvariables"; did you mean env_variables\?/,
     ],
     [
       'mistyped keys',

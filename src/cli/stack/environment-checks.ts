@@ -17,10 +17,10 @@ const shownTools = 6;
 
 type Facts = Omit<ServerFacts, 'name' | 'version'>;
 
-/** Begins an episode of the environment's first task. Throws if nobody can play there, with the mend. */
+/** Begins an episode of the first of the environment's tasks, `own`. Throws if nobody can play there, with the fix. */
 export async function playedEnvironment(
   environment: EnvironmentSpec & { url: string },
-  tasks: readonly Task[],
+  own: readonly Task[],
   spec: Pick<RunSpec, 'generator'>,
   tokenizer: Parameters<typeof toolTokensText>[2],
 ): Promise<string> {
@@ -29,7 +29,6 @@ export async function playedEnvironment(
     ...{ ...serverOptionsOf(environment), url, timeoutMs: withinMs },
     gradesByToken: grading_token_env !== undefined,
   };
-  const own = tasks.filter((task) => task.env_key === env_key);
   const signal = AbortSignal.timeout(withinMs);
   const asked = own.length === 0 ? askWithoutTask(options, signal) : askServerFacts(options, own, signal);
   const facts = await asked.catch((error: unknown) => {
@@ -43,7 +42,7 @@ export async function playedEnvironment(
   return facts.tools === null ? text : `${text}; ${await toolTokensText(facts.tools, spec, tokenizer)}`;
 }
 
-/** What Fleet says of the key and of the tasks. Throws if a run could not begin, with the mend. */
+/** What Fleet says of the key and of the tasks. Throws if a run could not begin, with the fix. */
 export async function fleetText(
   environment: EnvironmentSpec,
   environments: readonly EnvironmentSpec[],

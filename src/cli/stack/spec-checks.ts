@@ -1,12 +1,13 @@
 // What `longhaul doctor --spec` says of a run spec: everything for which `longhaul train` would refuse it is refused here.
 import { refuseDifference } from '../../activities/run/open-run.js';
-import { timelinesNamed } from '../../activities/run/fork-run.js';
+import { planFork, timelinesNamed } from '../../activities/run/fork-run.js';
 import { checkedPrepared, refuseBadFiles } from '../../data/dataset-validation.js';
 import type { DataFiles } from '../../data/run-dataset.js';
 import { serverOptionsOf } from '../../environments/openenv/server-options.js';
 import { type CheckedModel, checkedModel } from '../../policy/model-assets.js';
 import type { Task } from '../../spec/records/task.js';
-import type { RunSpec } from '../../spec/run-spec.js';
+import { environmentOf } from '../../spec/environments/environment-of.js';
+import type { EnvironmentSpec, RunSpec } from '../../spec/run-spec.js';
 import { readSpecFile } from '../../spec/spec-input.js';
 import { readRunIfAny } from '../../store/runs/run-records.js';
 import { openExistingStore, storeFolderProblem } from '../output.js';
@@ -65,7 +66,12 @@ export function specChecks(
       const health = await probeEnvironments(server, headers);
       return url === undefined
         ? health
-        : playedEnvironment({ ...environment, url }, (await known).tasks, spec, await tokenizer);
+        : playedEnvironment(
+            { ...environment, url },
+            tasksOf(environment, spec, await known),
+            spec,
+            await tokenizer,
+          );
     });
   });
   const format = model.then(
@@ -89,6 +95,11 @@ export function specChecks(
     ...environments,
     ...(spec.data.demonstrations === undefined ? [] : [demonstrations()]),
   ];
+}
+
+/** As the run chooses them: an entry with `*` has the tasks of all other names. */
+function tasksOf(environment: EnvironmentSpec, { environments }: RunSpec, { tasks }: DataFiles): Task[] {
+  return tasks.filter(({ env_key }) => environmentOf(environments, env_key) === environment);
 }
 
 const noTasks = (): DataFiles => ({ tasks: [], demonstrations: [], verifiers: new Map() });
@@ -125,7 +136,12 @@ async function runText(spec: RunSpec, address: string): Promise<string> {
   const { fork, ...rest } = spec;
   const isThere = (await storeFolderProblem(address)) === null;
   const store = isThere ? await openExistingStore(address) : null;
-  const run = store && fork === undefined ? (await timelinesNamed(store, spec.name)).at(-1) : undefined;
+  if (fork !== undefined) {
+    if (!store) throw new Error(`there is no run "${fork.run}": no store is at ${address}`);
+    const { run } = await planFork(store, rest, fork);
+    return `${run} would begin after step ${fork.step} of ${fork.run}`;
+  }
+  const run = store ? (await timelinesNamed(store, spec.name)).at(-1) : undefined;
   const record = store && run !== undefined ? await readRunIfAny(store, run) : null;
   if (!record) return `${spec.name} is a new run`;
   refuseDifference(record.run, record.spec, rest);

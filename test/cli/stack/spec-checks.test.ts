@@ -161,3 +161,9 @@ test('a text "false" as a variable of the template is refused', async () => {
   const { model } = await outcomes(parseRunSpec({ ...own, generator }));
   expect(model).toMatch(/^WRONG: [^]*is the text "false", and a text is true .*write false without quotes/);
 });
+
+test('a fork of a run that is not there is refused', async () => {
+  await stored('v5', [task('a', 'train'), task('b', 'held_out')]);
+  const { run } = await outcomes(parseRunSpec({ ...own, fork: { run: 'nope', step: 3 } }));
+  expect(run).toMatch(/^WRONG: [^]*fork\.run[^]*there is no run "nope"/);
+});

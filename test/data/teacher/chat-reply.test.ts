@@ -149,10 +149,19 @@ describe('an answer', () => {
     expect(performance.now() - began).toBeLessThan(5_000);
   });
 
+  test('may count all tokens instead of those of the answer', () => {
+    const usage = '{"prompt_tokens":100,"total_tokens":110}';
+    expect(readReply(`{"choices":[{"message":{"content":"x"}}],"usage":${usage}}`)).toMatchObject({
+      tokens: { prompt: 100, completion: 10 },
+    });
+  });
+
   test.each([
     ['<html>502</html>', /not JSON/],
-    ['{"error": {"message": "overloaded"}}', /chat endpoint/],
-    ['{"choices": []}', /chat endpoint/],
+    ['{"choices": []}', /^does not answer as a chat endpoint: \{"choices": \[\]\}$/],
+    ['{"error": {"message": "overloaded", "code": 529}}', /^answers with an error: overloaded$/],
+    ['{"error": "overloaded", "choices": []}', /^answers with an error: overloaded$/],
+    ['{"choices":[{"message":{"content":"x"}}],"usage":{"prompt_tokens":1}}', /does not count tokens/],
     ['{"choices": [{"message": {"content": "x"}}]}', /does not count tokens/],
   ])('%s is named as what it is', (text, problem) => {
     expect(readReply(text)).toMatchObject({ problem: expect.stringMatching(problem) as string });

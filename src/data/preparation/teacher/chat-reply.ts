@@ -1,6 +1,8 @@
 // Reads the answer of an OpenAI-compatible endpoint as one text, with its tool calls as a policy would write them.
 import { z } from 'zod';
+import { withoutKnownSecrets } from '../../../base/known-secrets.js';
 import { isObject, numberIn, parseJson, writeJson } from '../../../base/json.js';
+import { errorText } from '../../../environments/tool-results.js';
 import { callsInJson } from '../../../episode/tool-formats/json-call.js';
 
 export interface ChatReply {
@@ -16,10 +18,13 @@ const message = z.object({
   tool_calls: z.array(z.object({ function: called })).nullish(),
   function_call: called.nullish(),
 });
-const tokenCount = z.preprocess((given) => numberIn(given) ?? given, z.int().min(0));
+const tokenCount = z.preprocess((given) => numberIn(given) ?? given, z.int().min(0).nullish());
 const reply = z.object({
   choices: z.array(z.object({ message })).min(1),
-  usage: z.object({ prompt_tokens: tokenCount, completion_tokens: tokenCount }).nullish(),
+  // Gemini leaves out the count of an empty answer.
+  usage: z
+    .object({ prompt_tokens: tokenCount, completion_tokens: tokenCount, total_tokens: tokenCount })
+    .nullish(),
 });
 
 /** What is wrong with an answer, and what to do if each answer is such. */
@@ -37,15 +42,27 @@ export function readReply(text: string): ChatReply | BadReply {
     return { problem: 'answers with something that is not JSON', fix };
   }
   const parsed = reply.safeParse(value);
-  if (!parsed.success) return { problem: 'does not answer as a chat endpoint', fix };
+  if (!parsed.success) return otherReply(value, text);
   const { choices, usage } = parsed.data;
-  if (!usage)
+  const prompt = usage?.prompt_tokens ?? null;
+  const all = usage?.total_tokens ?? null;
+  const completion = usage?.completion_tokens ?? (prompt === null || all === null ? null : all - prompt);
+  if (prompt === null || completion === null || completion < 0)
     return { problem: 'does not count tokens, so no budget can be kept', fix: 'use another endpoint' };
   const [first] = choices as [(typeof choices)[number]];
   return {
     text: turnOf(first.message),
-    tokens: { prompt: usage.prompt_tokens, completion: usage.completion_tokens },
+    tokens: { prompt, completion },
   };
+}
+
+/** Some gateways answer with an error and the status 200. */
+function otherReply(value: unknown, text: string): BadReply {
+  const words = isObject(value) ? errorText(value.error) : null;
+  const shown = withoutKnownSecrets(words ?? text).slice(0, 200);
+  return words === null
+    ? { problem: `does not answer as a chat endpoint: ${shown}`, fix: 'give the address up to /v1' }
+    : { problem: `answers with an error: ${shown}`, fix: 'see what the endpoint says' };
 }
 
 function turnOf({ content, tool_calls, function_call }: z.output<typeof message>): string {
