@@ -26,12 +26,27 @@ interface RewardFigures {
   mean_positive_reward: number | null;
 }
 
-export function rewardFigures(groups: readonly RewardGroup[]): RewardFigures {
+interface Arithmetic {
+  mean(values: readonly number[]): number;
+  variance(values: readonly number[]): number;
+}
+
+/** Equal rewards have no variance, whatever the rounding: 0.1 three times has a mean that is not 0.1. */
+const exact: Arithmetic = {
+  mean: (values) => (areEqual(values) ? (values[0] ?? 0) : ratio(compensatedSum(values), values.length)),
+  variance: (values) => (areEqual(values) ? 0 : variance(values)),
+};
+
+export function rewardFigures(
+  groups: readonly RewardGroup[],
+  { mean, variance }: Arithmetic = exact,
+): RewardFigures {
+  const meanIfAny = (values: readonly number[]): number | null => (values.length === 0 ? null : mean(values));
   const graded = groups
     .map(({ values }) => values.filter((value) => value !== null))
     .filter((values) => values.length > 0);
   const values = graded.flat();
-  const variances = graded.filter((values) => values.length > 1).map(variance);
+  const variances = graded.filter((values) => values.length > 1).map((group) => variance(group));
   return {
     pass_at_1: passRateOf(values.filter(isPass).length, values.length),
     pass_at_n: meanIfAny(graded.map((values) => Number(values.some((value) => value > 0)))),
@@ -43,23 +58,30 @@ export function rewardFigures(groups: readonly RewardGroup[]): RewardFigures {
 }
 
 /** `reward/{env}/…` for each environment, and averages over all prompts. Figures without a graded sample are left out. */
-export function rewardMetrics(groups: readonly RewardGroup[]): Record<string, number> {
+export function rewardMetrics(
+  groups: readonly RewardGroup[],
+  arithmetic: Arithmetic = exact,
+): Record<string, number> {
   const metrics: Record<string, number> = {};
   const add = (name: string, value: number | null): void => {
     if (value !== null) metrics[name] = value;
   };
   for (const env of environmentsOf(groups.map((group) => group.env))) {
-    const figures = rewardFigures(groups.filter((group) => group.env === env));
+    const figures = rewardFigures(
+      groups.filter((group) => group.env === env),
+      arithmetic,
+    );
     for (const [name, value] of Object.entries<number | null>({ ...figures }))
       add(`reward/${env}/${name}`, value);
   }
-  const all = rewardFigures(groups);
+  const all = rewardFigures(groups, arithmetic);
   const values = groups.flatMap((group) => group.values).filter((value) => value !== null);
   add('reward/avg_pass_at_1', all.pass_at_1);
   add('reward/avg_pass_at_n', all.pass_at_n);
   add('reward/avg_raw_reward', all.avg_raw_reward);
   // SkyRL defines this name twice. Here negative rewards count as 0, and the mean is over all samples.
-  add('reward/mean_positive_reward', meanIfAny(values.map((value) => Math.max(value, 0))));
+  if (values.length > 0)
+    add('reward/mean_positive_reward', arithmetic.mean(values.map((value) => Math.max(value, 0))));
   add('reward/variance_per_prompt', all.variance_per_prompt);
   add('reward/signal_ratio', all.signal_ratio);
   add('reward/unknown', groups.flatMap((group) => group.values).filter((value) => value === null).length);
@@ -71,7 +93,7 @@ export function rewardMetrics(groups: readonly RewardGroup[]): Record<string, nu
  * bytes and must never change; `stepMetrics` returns the metrics that a step shows.
  */
 export function batchRewardMetrics(groups: readonly RewardGroup[]): Record<string, number> {
-  const metrics = rewardMetrics(groups);
+  const metrics = rewardMetrics(groups, { mean, variance });
   const kept = ['pass_at_n', 'variance_per_prompt', 'signal_ratio', 'mean_positive_reward'];
   const names = [
     ...environmentsOf(groups.map((group) => group.env)).flatMap((env) =>
@@ -223,8 +245,17 @@ function mean(values: readonly number[]): number {
   return ratio(sum(values), values.length);
 }
 
-function meanIfAny(values: readonly number[]): number | null {
-  return values.length === 0 ? null : mean(values);
+const areEqual = (values: readonly number[]): boolean => values.every((value) => value === values[0]);
+
+/** Neumaier's sum: the part that rounding takes off is added at the end. */
+function compensatedSum(values: readonly number[]): number {
+  let [total, lost] = [0, 0];
+  for (const value of values) {
+    const next = total + value;
+    lost += Math.abs(total) >= Math.abs(value) ? total - next + value : value - next + total;
+    total = next;
+  }
+  return total + lost;
 }
 
 function variance(values: readonly number[]): number {

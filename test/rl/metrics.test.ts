@@ -121,3 +121,23 @@ describe('learning rates', () => {
     expect(rate(99)).toBeCloseTo(0.1, 12);
   });
 });
+
+describe('equal rewards', () => {
+  test.each([0.1, 0.7, 1 / 3, -0.1, 1e-9])('%d, three times, are no signal', (reward) => {
+    const groups = [{ env: 'a', values: [reward, reward, reward] }];
+    expect(rewardFigures(groups)).toMatchObject({
+      ...{ variance_per_prompt: 0, signal_ratio: 0, avg_raw_reward: reward },
+    });
+  });
+
+  test('but different ones are, and their sum does not drift', () => {
+    expect(rewardFigures([{ env: 'a', values: [...Array<number>(10).fill(0.1), 0] }])).toMatchObject({
+      ...{ signal_ratio: 1, avg_raw_reward: 1 / 11 },
+    });
+  });
+
+  test('keep their figures in batch files, whose bytes are compared', () => {
+    const metrics = batchRewardMetrics([{ env: 'a', values: [0.7, 0.7, 0.7] }]);
+    expect(metrics['reward/avg_raw_reward']).toBe(0.6999999999999998);
+  });
+});
