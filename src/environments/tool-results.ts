@@ -2,8 +2,9 @@
 import { isDeepStrictEqual } from 'node:util';
 import { isObject, numberIn, writeJson } from '../base/json.js';
 import { sha256Hex } from '../base/sha256.js';
-import type { JsonSchemaObject, ToolSpec } from '../spec/records/task.js';
+import type { ToolSpec } from '../spec/records/task.js';
 import type { ContentBlock, ToolResult } from './environment.js';
+import { parametersIn } from './tool-schema.js';
 
 type Json = Record<string, unknown>;
 
@@ -19,12 +20,7 @@ export function readTools(tools: unknown): ToolSpec[] {
   for (const entry of toolEntries(tools)) {
     const { name, description } = entry;
     if (typeof name !== 'string' || name === '' || named.has(name)) continue;
-    const schema = entry.input_schema ?? entry.inputSchema ?? entry.parameters;
-    const input_schema = {
-      ...(isObject(schema) ? schema : {}),
-      type: 'object',
-      properties: isObject(schema) && isObject(schema.properties) ? schema.properties : {},
-    } as JsonSchemaObject;
+    const input_schema = parametersIn(entry.input_schema ?? entry.inputSchema ?? entry.parameters);
     named.set(name, { name, description: typeof description === 'string' ? description : '', input_schema });
   }
   return [...named.values()];
