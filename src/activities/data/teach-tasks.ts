@@ -1,5 +1,6 @@
 // teachTasks: lets the teacher try tasks that have no solution, one record a try, within the budget. A try that has a record is not asked again.
 import { gatheredItems, isSuccess, taskName, triesOf } from '../../data/preparation/solved-tasks.js';
+import { ChatEndpoint } from '../../data/preparation/teacher/chat-endpoint.js';
 import { type Spending, teach } from '../../data/preparation/teacher/teacher-episode.js';
 import { inParallel } from '../../base/in-parallel.js';
 import type { EnvironmentBackend } from '../../environments/environment.js';
@@ -37,13 +38,14 @@ export async function teachTasks(
     tries: await triesOf(store, gathered, task.task_key),
   }));
   const budget = new Budget(teacher, input.spent);
+  const endpoint = new ChatEndpoint(teacher);
   for (const { tokens } of items.flatMap(({ tries }) => tries)) budget.add(tokens);
   let solved = 0;
   await playEach({ ...spec, store }, items, scope, async ({ task, tries }, { backend, isOver, ledgerOf }) => {
     for (let sample = tries.length; sample < teacher.samples && !tries.some(isSuccess); sample++) {
       if (budget.isOver || isOver()) break;
       const ledger = ledgerOf(String(sample));
-      const one = { gathered, backend, ledger, teacher, task, sample, budget };
+      const one = { gathered, backend, ledger, endpoint, task, sample, budget };
       tries.push(await recordTry({ store }, one, scope));
     }
     if (tries.some(isSuccess)) solved += 1;
@@ -56,7 +58,7 @@ interface Try {
   gathered: GatheredRecord;
   backend: EnvironmentBackend;
   ledger: FailureLedger;
-  teacher: TeacherSpec;
+  endpoint: ChatEndpoint;
   task: Task;
   sample: number;
   budget: Budget;
@@ -64,11 +66,11 @@ interface Try {
 
 async function recordTry(
   { store }: Deps,
-  { gathered, backend, ledger, teacher, task, sample, budget }: Try,
+  { gathered, backend, ledger, endpoint, task, sample, budget }: Try,
   scope: DataScope,
 ): Promise<TaughtRecord> {
   const begun = performance.now();
-  const taught = await teach(backend, teacher, { task, sample, spend: budget, ledger }, scope.signal);
+  const taught = await teach(backend, endpoint, { task, sample, spend: budget, ledger }, scope.signal);
   const record: TaughtRecord = {
     schema: 'longhaul.taught/1',
     gathered: recordDigest(gathered),

@@ -1,35 +1,21 @@
 // Checks a task by its solution: played on its environment, the solution must be graded 1, again the same, and doing nothing 0 at most.
 import { writeJson } from '../../base/json.js';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { withoutKnownSecrets } from '../../base/known-secrets.js';
-import {
-  type Environment,
-  type EnvironmentBackend,
-  EnvironmentError,
-} from '../../environments/environment.js';
+import type { Environment, EnvironmentBackend } from '../../environments/environment.js';
 import { answerToolName } from '../../environments/tool-results.js';
 import { isPass, rewardTolerance } from '../../rl/pass.js';
 import { promptOf } from '../../episode/conversation.js';
-import { type FailureLedger, failureOf } from '../../episode/failure-ledger.js';
+import type { FailureLedger } from '../../episode/failure-ledger.js';
 import { contentText } from '../../episode/observation.js';
 import type { GateName, GateRecord } from '../../spec/records/preparation-records.js';
 import type { DemonstrationMessage, Task } from '../../spec/records/task.js';
 import type { Solution } from '../task-file.js';
+import { inWorld } from './world-tries.js';
 
 /** What a gate found; the rest of its record is who checked what, and when. */
 export type GateResult = Pick<GateRecord, 'passed' | 'value' | 'reason' | 'errors' | 'messages'> & {
   explanation?: string;
 };
-
-/** All gates play in the same world. */
-const seed = 1;
-/** Charged failures after which the gate is not passed. */
-const maxFailures = 3;
-const pauseMs = 500;
-const shownCharacters = 300;
-
-/** A server's words, as a record may hold them. */
-export const shortened = (message: string): string => withoutKnownSecrets(message).slice(0, shownCharacters);
 
 export interface GateInput {
   task: Task;
@@ -51,32 +37,19 @@ export async function checkGate(
 ): Promise<GateResult> {
   const calls = gate === 'nothing' ? [] : input.solution.calls;
   const finalAnswer = gate === 'nothing' ? '' : input.solution.final_answer;
-  const { ledger } = input;
   const plays = gate === 'repeat' ? (input.repeats ?? 1) : 1;
-  let played = 0;
-  for (;;) {
-    signal.throwIfAborted();
-    try {
-      const name = played === 0 ? gate : `${gate}-${played + 1}`;
-      const episodeId = `gate/${name}/${input.task.task_key}`.slice(0, 200);
-      const tryNumber = ledger.charged;
-      const options = { seed, episodeId, tryNumber, alone: ledger.suspect };
-      const environment = await backend.open(input.task, options, signal);
-      const grade = await play(environment, input.task, { calls, finalAnswer, tryNumber }).finally(() =>
-        environment.close(),
-      );
-      const result = judged(gate, grade, input);
-      played += 1;
-      if (!result.passed || played === plays) return withCount(result, played, plays);
-    } catch (error) {
-      if (!(error instanceof EnvironmentError) || !ledger.add(failureOf(error, 'open'))) throw error;
-      if (ledger.charged < maxFailures) {
-        await sleep(ledger.charged * pauseMs, undefined, { signal });
-        continue;
-      }
-      const reason = `the environment failed ${ledger.charged} times: ${shortened(error.message)}`;
-      return { passed: false, value: null, errors: 0, reason };
-    }
+  for (let played = 1; ; played++) {
+    const name = `gate/${played === 1 ? gate : `${gate}-${played}`}`;
+    const tried = await inWorld(
+      backend,
+      input.task,
+      { name, ledger: input.ledger },
+      (environment, tryNumber) => play(environment, input.task, { calls, finalAnswer, tryNumber }),
+      signal,
+    );
+    if ('reason' in tried) return { passed: false, value: null, errors: 0, reason: tried.reason };
+    const result = judged(gate, tried.result, input);
+    if (!result.passed || played === plays) return withCount(result, played, plays);
   }
 }
 

@@ -23,51 +23,98 @@ const pauses = [500, 30_000] as const;
 const maxBadReplies = 3;
 /** Tries in a row that are lost so: then the endpoint is no chat endpoint any more. */
 const maxLostTries = 5;
-/** Tries lost since the last answer that was read, by the settings of one activity. */
-const lostTries = new WeakMap<TeacherSpec, number>();
 
 /** The endpoint refuses this conversation, and would refuse it again. */
 export class RefusedConversation extends Error {
   override readonly name = 'RefusedConversation';
 }
 
-/**
- * `hasAnswered`: an answer of this preparation was read before. Waits while the endpoint is away or asks for patience. Throws `InvalidSpec` for a wrong key, address or model, or an endpoint that counts no
- * tokens; `RefusedConversation`, also after three answers in a row that cannot be read; and after 15 minutes the last failure.
- */
-export async function nextMessage(
-  teacher: TeacherSpec,
-  messages: readonly ChatMessage[],
-  signal: AbortSignal,
-  hasAnswered: boolean,
-): Promise<ChatReply> {
-  const backoff = new Backoff(pauses);
-  const until = awakeNow() + patienceMs;
-  let badReplies = 0;
-  for (;;) {
-    const answer = await ask(teacher, messages, signal);
-    if ('text' in answer) {
-      lostTries.set(teacher, 0);
-      return answer;
-    }
-    if ('fix' in answer) {
-      badReplies += 1;
-      const problem = `${teacher.url} ${answer.problem}`;
-      if (badReplies >= maxBadReplies) {
-        const lost = (lostTries.get(teacher) ?? 0) + 1;
-        lostTries.set(teacher, lost);
-        if (!hasAnswered || lost >= maxLostTries) throw badTeacher('url', problem, answer.fix);
-        throw new RefusedConversation(problem);
+/** The endpoint of one preparation. */
+export class ChatEndpoint {
+  /** Tries lost since the last answer that was read. */
+  #lostTries = 0;
+  #lengthName: 'max_tokens' | 'max_completion_tokens' = 'max_tokens';
+
+  constructor(readonly teacher: TeacherSpec) {}
+
+  /**
+   * Waits while the endpoint is away or asks for patience. Throws `InvalidSpec` for a wrong key, address or model, or an endpoint that counts
+   * no tokens; `RefusedConversation`, also after three answers in a row that cannot be read; and after 15 minutes the last failure.
+   * `hasAnswered`: an answer of this preparation was read before.
+   */
+  async next(
+    messages: readonly ChatMessage[],
+    signal: AbortSignal,
+    hasAnswered: boolean,
+  ): Promise<ChatReply> {
+    const { url } = this.teacher;
+    const backoff = new Backoff(pauses);
+    const until = awakeNow() + patienceMs;
+    let badReplies = 0;
+    for (;;) {
+      const answer = await this.#ask(messages, signal);
+      if ('text' in answer) {
+        this.#lostTries = 0;
+        return answer;
       }
-      await sleep(backoff.next(), undefined, { signal });
-      continue;
+      if ('fix' in answer) {
+        badReplies += 1;
+        const problem = `${url} ${answer.problem}`;
+        if (badReplies >= maxBadReplies) {
+          this.#lostTries += 1;
+          if (!hasAnswered || this.#lostTries >= maxLostTries) throw badTeacher('url', problem, answer.fix);
+          throw new RefusedConversation(problem);
+        }
+        await sleep(backoff.next(), undefined, { signal });
+        continue;
+      }
+      if (awakeNow() > until) {
+        // An endpoint that has answered in this try refuses what comes next; else it is away. The server's words could differ at each attempt.
+        if (messages.some(({ role }) => role === 'assistant')) throw new RefusedConversation(answer.problem);
+        throw new Error(`${url} has not answered for 15 minutes`);
+      }
+      await sleep(Math.max(backoff.next(), answer.waitMs), undefined, { signal });
     }
-    if (awakeNow() > until) {
-      // An endpoint that has answered in this try refuses what comes next; else it is away. The server's words could differ at each attempt.
-      if (messages.some(({ role }) => role === 'assistant')) throw new RefusedConversation(answer.problem);
-      throw new Error(`${teacher.url} has not answered for 15 minutes`);
+  }
+
+  async #ask(
+    messages: readonly ChatMessage[],
+    signal: AbortSignal,
+  ): Promise<ChatReply | BadReply | { problem: string; waitMs: number }> {
+    const { model, temperature, max_generate_length: limit } = this.teacher;
+    const lengthName = this.#lengthName;
+    const ended = joinSignals([signal, AbortSignal.timeout(answerWithinMs)]);
+    try {
+      const response = await fetch(`${this.teacher.url.replace(/\/+$/, '')}/chat/completions`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', ...authorization(this.teacher) },
+        body: JSON.stringify({ model, messages, temperature, stream: false, [lengthName]: limit }),
+        signal: ended.signal,
+        redirect: 'error',
+      });
+      const text = await response.text();
+      const shown = withoutKnownSecrets(`${response.status} ${text}`).slice(0, 300);
+      if (response.ok) return readReply(text);
+      if (response.status === 429 || response.status >= 500) {
+        const seconds = Number(response.headers.get('retry-after') ?? 0);
+        return { problem: shown, waitMs: Number.isFinite(seconds) ? Math.min(seconds, 60) * 1000 : 0 };
+      }
+      if ([401, 403, 404].includes(response.status))
+        throw badTeacher('url', `the endpoint answers ${shown}`, 'correct url, model or api_key_env');
+      // Newer models of OpenAI know the limit by another name alone; others do not know that name.
+      if (lengthName === 'max_tokens' && text.includes('max_completion_tokens')) {
+        this.#lengthName = 'max_completion_tokens';
+        return await this.#ask(messages, signal);
+      }
+      throw new RefusedConversation(shown);
+    } catch (error) {
+      signal.throwIfAborted();
+      if (error instanceof InvalidSpec || error instanceof RefusedConversation) throw error;
+      const { cause, message } = error as Error;
+      return { problem: cause instanceof Error ? cause.message : message, waitMs: 0 };
+    } finally {
+      ended.release();
     }
-    await sleep(Math.max(backoff.next(), answer.waitMs), undefined, { signal });
   }
 }
 
@@ -94,45 +141,6 @@ export async function refuseSilentTeacher(teacher: TeacherSpec, signal: AbortSig
       limit.release();
     }
     await sleep(backoff.next(), undefined, { signal });
-  }
-}
-
-async function ask(
-  teacher: TeacherSpec,
-  messages: readonly ChatMessage[],
-  signal: AbortSignal,
-  lengthName: 'max_tokens' | 'max_completion_tokens' = 'max_tokens',
-): Promise<ChatReply | BadReply | { problem: string; waitMs: number }> {
-  const { model, temperature, max_generate_length: limit } = teacher;
-  const ended = joinSignals([signal, AbortSignal.timeout(answerWithinMs)]);
-  try {
-    const response = await fetch(`${teacher.url.replace(/\/+$/, '')}/chat/completions`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json', ...authorization(teacher) },
-      body: JSON.stringify({ model, messages, temperature, stream: false, [lengthName]: limit }),
-      signal: ended.signal,
-      redirect: 'error',
-    });
-    const text = await response.text();
-    const shown = withoutKnownSecrets(`${response.status} ${text}`).slice(0, 300);
-    if (response.ok) return readReply(text);
-    if (response.status === 429 || response.status >= 500) {
-      const seconds = Number(response.headers.get('retry-after') ?? 0);
-      return { problem: shown, waitMs: Number.isFinite(seconds) ? Math.min(seconds, 60) * 1000 : 0 };
-    }
-    if ([401, 403, 404].includes(response.status))
-      throw badTeacher('url', `the endpoint answers ${shown}`, 'correct url, model or api_key_env');
-    // Newer models of OpenAI know the limit by another name alone; others do not know that name.
-    if (lengthName === 'max_tokens' && text.includes('max_completion_tokens'))
-      return await ask(teacher, messages, signal, 'max_completion_tokens');
-    throw new RefusedConversation(shown);
-  } catch (error) {
-    signal.throwIfAborted();
-    if (error instanceof InvalidSpec || error instanceof RefusedConversation) throw error;
-    const { cause, message } = error as Error;
-    return { problem: cause instanceof Error ? cause.message : message, waitMs: 0 };
-  } finally {
-    ended.release();
   }
 }
 

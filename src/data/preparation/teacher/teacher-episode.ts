@@ -1,25 +1,20 @@
 // One try of a task by a teacher. It reads and writes what a policy does: the same system prompt, calls, observations and end.
-import {
-  type Environment,
-  type EnvironmentBackend,
-  EnvironmentError,
-} from '../../../environments/environment.js';
+import type { Environment, EnvironmentBackend } from '../../../environments/environment.js';
 import {
   malformedCallObservation,
   noCallObservation,
   otherCallsNote,
   resultObservation,
 } from '../../../episode/observation.js';
-import { type FailureLedger, failureOf } from '../../../episode/failure-ledger.js';
+import type { FailureLedger } from '../../../episode/failure-ledger.js';
 import { promptOf } from '../../../episode/conversation.js';
 import { systemPrompt } from '../../../episode/system-prompt.js';
 import { toolFormat } from '../../../episode/tool-formats/tool-format.js';
 import { actionOf } from '../../../episode/turn-action.js';
 import type { TaughtRecord } from '../../../spec/records/preparation-records.js';
 import type { Task } from '../../../spec/records/task.js';
-import type { TeacherSpec } from '../../../spec/dataset-spec.js';
-import { shortened } from '../gates.js';
-import { type ChatMessage, nextMessage, RefusedConversation } from './chat-endpoint.js';
+import { inWorld } from '../world-tries.js';
+import { type ChatEndpoint, type ChatMessage, RefusedConversation } from './chat-endpoint.js';
 
 export type Taught = Pick<TaughtRecord, 'value' | 'reason' | 'calls' | 'final_answer' | 'tokens'>;
 
@@ -32,51 +27,41 @@ export interface Spending {
   readonly hasBegun: boolean;
 }
 
-/** The seed of the gates: the solution is checked in the same world. */
-const seed = 1;
 const maxOutputChars = 20_000;
 const format = toolFormat('hermes');
 /** What a teacher reads is text, whatever is in it. */
 const asItIs = (text: string): string => text;
-/** Charged failures after which the try is given up. */
-const maxFailures = 3;
 
-/** Throws an `EnvironmentError` that `ledger` does not charge, and what `nextMessage` throws except `RefusedConversation`. */
+/** Throws an `EnvironmentError` that `ledger` does not charge, and what `ChatEndpoint.next` throws except `RefusedConversation`. */
 export async function teach(
   backend: EnvironmentBackend,
-  teacher: TeacherSpec,
+  endpoint: ChatEndpoint,
   { task, sample, spend, ledger }: { task: Task; sample: number; spend: Spending; ledger: FailureLedger },
   signal: AbortSignal,
 ): Promise<Taught> {
   const tokens = { prompt: 0, completion: 0 };
   const ask = async (messages: readonly ChatMessage[]): Promise<string> => {
     if (spend.isOver) throw new RefusedConversation('the budget is spent');
-    const reply = await nextMessage(teacher, messages, signal, spend.hasBegun);
+    const reply = await endpoint.next(messages, signal, spend.hasBegun);
     tokens.prompt += reply.tokens.prompt;
     tokens.completion += reply.tokens.completion;
     spend.add(reply.tokens);
     return reply.text;
   };
   const failed = (reason: string): Taught => ({ value: null, reason, calls: [], final_answer: '', tokens });
-  for (;;) {
-    const episodeId = `taught/${sample}/${task.task_key}`.slice(0, 200);
-    let environment: Environment | undefined;
-    try {
-      const tryNumber = ledger.charged;
-      const options = { seed, episodeId, tryNumber, alone: ledger.suspect };
-      environment = await backend.open(task, options, signal);
-      return {
-        ...(await play(environment, { task, ask, turns: teacher.max_turns, tryNumber })),
-        tokens,
-      };
-    } catch (error) {
-      if (error instanceof RefusedConversation) return failed(`no answer of the teacher: ${error.message}`);
-      if (!(error instanceof EnvironmentError) || !ledger.add(failureOf(error, 'open'))) throw error;
-      if (ledger.charged >= maxFailures)
-        return failed(`the environment failed ${ledger.charged} times: ${shortened(error.message)}`);
-    } finally {
-      await environment?.close();
-    }
+  try {
+    const tried = await inWorld(
+      backend,
+      task,
+      { name: `taught/${sample}`, ledger },
+      (environment, tryNumber) =>
+        play(environment, { task, ask, turns: endpoint.teacher.max_turns, tryNumber }),
+      signal,
+    );
+    return 'reason' in tried ? failed(tried.reason) : { ...tried.result, tokens };
+  } catch (error) {
+    if (error instanceof RefusedConversation) return failed(`no answer of the teacher: ${error.message}`);
+    throw error;
   }
 }
 
