@@ -11,9 +11,9 @@ export interface ChatMessage {
 }
 
 export interface ChatTemplate {
-  /** Id of the special token with which the template closes an assistant turn; generation stops at it. */
+  /** Id of the special token with which the template closes the last assistant turn of a conversation; generation stops at it. */
   readonly endOfTurn: number;
-  /** Ids of the tokens with which the template closes an assistant turn: the last one, and an earlier one of a conversation. */
+  /** Ids of the tokens with which the template closes an assistant turn: the last one, and an earlier one, whose token may also stand within a turn. */
   readonly closers: readonly number[];
   /** The generation prompt ends within a thinking block. */
   readonly opensThinking: boolean;

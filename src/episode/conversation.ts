@@ -89,17 +89,25 @@ export function observationTokens(
  * thinking, and ends its turns itself.
  */
 export function stopTokens(coder: TextCoder): number[] {
-  const { tokenizer, template, format } = coder;
-  const marks = template.mayThink ? [] : format.stops.map((mark) => tokenizer.addedToken(mark));
-  return [
-    ...new Set([template.endOfTurn, ...marks.filter((id) => id !== undefined), ...closingTokens(coder)]),
-  ];
+  const { template, format, eosTokens } = coder;
+  const inner = new Set(idsOf(coder, format.messageEnds));
+  const marks = template.mayThink ? [] : idsOf(coder, format.stops);
+  const ends = [template.endOfTurn, ...eosTokens].filter((id) => !inner.has(id));
+  return [...new Set([...ends, ...marks, ...idsOf(coder, format.closers)])];
 }
 
-/** Tokens that close a turn: the template's, those that end a text, and those of the tool format that a message ends with. */
-function closingTokens({ tokenizer, template, format, eosTokens }: TextCoder): Set<number> {
-  const ends = format.closers.flatMap((mark) => tokenizer.addedToken(mark) ?? []);
-  return new Set([...template.closers, ...eosTokens, ...ends]);
+/**
+ * Tokens behind which a turn needs no other one to close it: the template's, those that end a text, and those of the tool format that a message
+ * ends with. Not each of them ends generation.
+ */
+function closingTokens(coder: TextCoder): Set<number> {
+  const { template, format, eosTokens } = coder;
+  return new Set([...template.closers, ...eosTokens, ...idsOf(coder, format.closers)]);
+}
+
+/** Ids of the marks that the tokenizer has as tokens. */
+function idsOf({ tokenizer }: TextCoder, marks: readonly string[]): number[] {
+  return marks.flatMap((mark) => tokenizer.addedToken(mark) ?? []);
 }
 
 /** Token ids of a turn that somebody wrote for the model: it has a turn's own marks, and no other control tokens. */

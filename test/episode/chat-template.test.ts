@@ -23,7 +23,7 @@ const thinking = loadChatTemplate(
 );
 
 describe('tokens that end a turn', () => {
-  // As in gpt-oss and Llama: the last turn of a conversation is closed with another token than earlier ones.
+  // The last turn of a conversation is closed with another token than earlier ones, whose token may stand within a turn.
   const ends = loadChatTemplate(
     `{%- for m in messages %}{{- '<|im_start|>' + m.role + m.content }}
 {%- if loop.last and not add_generation_prompt %}{{- '<done>' }}{%- else %}{{- '<|im_end|>' }}{%- endif %}
@@ -36,7 +36,7 @@ describe('tokens that end a turn', () => {
   test('are the template’s, the format’s and those of generation_config.json, and none is written twice', async () => {
     expect(ends.closers).toEqual([idOf('<done>'), idOf('<|im_end|>')]);
     expect(new Set(stopTokens({ ...coder, eosTokens: [idOf('<|im_start|>'), 77] }))).toEqual(
-      new Set(['<done>', '<|im_end|>', '<|im_start|>', '</tool_call>'].map(idOf).concat(77)),
+      new Set(['<done>', '<|im_start|>', '</tool_call>'].map(idOf).concat(77)),
     );
     const next = await observationTokens(coder, 'c', idOf('</tool_call>'));
     expect(tokenizer.decode(next)).toBe('<|im_end|><|im_start|>userc<|im_end|><|im_start|>assistant');

@@ -16,6 +16,8 @@ export interface ToolFormat {
   stops: readonly string[];
   /** Texts of tokens that end a call and close the turn. */
   closers: readonly string[];
+  /** Texts of tokens that end a message within a turn: generation goes on behind them, also where a template closes turns with them. */
+  messageEnds: readonly string[];
   /** Texts of tokens that a turn is made of. */
   marks: readonly string[];
   piecesOf(text: string, context: TurnContext): TurnPiece[];
@@ -36,6 +38,7 @@ const formats: Record<ToolFormatName, Omit<ToolFormat, 'name' | 'id'> & { versio
     },
     stops: ['</tool_call>', '<done>'],
     closers: [],
+    messageEnds: [],
     marks: ['<tool_call>', '</tool_call>', '<function_call>', '</function_call>'],
     piecesOf: taggedCalls,
   },
@@ -46,6 +49,7 @@ const formats: Record<ToolFormatName, Omit<ToolFormat, 'name' | 'id'> & { versio
     ),
     stops: ['</tool_call>', '<done>'],
     closers: [],
+    messageEnds: [],
     marks: ['<tool_call>', '</tool_call>', '<function_call>', '</function_call>'],
     piecesOf: taggedCalls,
   },
@@ -54,6 +58,7 @@ const formats: Record<ToolFormatName, Omit<ToolFormat, 'name' | 'id'> & { versio
     example: both('{"name": "tool_name", "parameters": {"param": "value"}}'),
     stops: ['<done>'],
     closers: ['<|eom_id|>'],
+    messageEnds: [],
     marks: ['<|python_tag|>', '<|eom_id|>'],
     piecesOf: llamaCalls,
   },
@@ -62,6 +67,7 @@ const formats: Record<ToolFormatName, Omit<ToolFormat, 'name' | 'id'> & { versio
     example: both('[TOOL_CALLS][{"name": "tool_name", "arguments": {"param": "value"}}]'),
     stops: ['<done>'],
     closers: [],
+    messageEnds: [],
     marks: ['[TOOL_CALLS]', '[ARGS]', '[CALL_ID]', '[THINK]', '[/THINK]'],
     piecesOf: mistralCalls,
   },
@@ -72,6 +78,7 @@ const formats: Record<ToolFormatName, Omit<ToolFormat, 'name' | 'id'> & { versio
     ),
     stops: ['<done>'],
     closers: ['<|call|>', '<|return|>'],
+    messageEnds: ['<|end|>'],
     marks: harmonyMarks,
     piecesOf: harmonyCalls,
   },
