@@ -79,8 +79,8 @@ function stretchesOf(text: string): string[] {
   return stretches;
 }
 
-/** Index behind the string that begins at `quote`. */
-function endOfString(text: string, quote: number): number {
+/** Index behind the string that begins at `quote`; the text's length if it does not end. */
+export function endOfString(text: string, quote: number): number {
   for (let at = text.indexOf('"', quote + 1); at >= 0; at = text.indexOf('"', at + 1)) {
     let escapes = 0;
     while (text[at - 1 - escapes] === '\\') escapes += 1;

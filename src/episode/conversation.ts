@@ -125,8 +125,9 @@ export function turnText(coder: TextCoder, tokens: readonly number[]): string {
   return coder.tokenizer.decode(isClosed ? tokens.slice(0, -1) : tokens);
 }
 
-export function turnContext({ template }: TextCoder, tools: readonly ToolSpec[]): TurnContext {
-  return { opensThinking: template.opensThinking, tools };
+export function turnContext({ tokenizer, template }: TextCoder, tools: readonly ToolSpec[]): TurnContext {
+  const isToken = (mark: string): boolean => tokenizer.addedToken(mark) !== undefined;
+  return { opensThinking: template.opensThinking, tools, isToken };
 }
 
 /** What a world shows at its beginning is part of the prompt: a game cannot be played without its board. */

@@ -1,5 +1,5 @@
 // Writes the type that a JSON Schema describes in the short form of a signature. A server's schema may be anything, also no schema at all.
-import { isObject, writeJson } from '../base/json.js';
+import { isObject, numberIn, writeJson } from '../base/json.js';
 
 const shortTypes = new Map([
   ['string', 'str'],
@@ -48,16 +48,15 @@ export class SchemaTypes {
       if (parts.length > 0) return parts.join('&');
     }
     if (Array.isArray(type)) return union(type.map((one) => this.#ofType(one, schema, depth)));
-    return this.#ofType(type, schema, depth);
+    return this.#ofType(type ?? inferredType(schema), schema, depth);
   }
 
   #ofType(type: unknown, schema: Record<string, unknown>, depth: number): string {
     const { properties, items, prefixItems } = schema;
     const members = isObject(properties) ? properties : {};
-    if (type === 'object' || (type === undefined && Object.keys(members).length > 0))
-      return this.#ofObject(members, schema, depth);
+    if (type === 'object') return this.#ofObject(members, schema, depth);
     const tuple = [prefixItems, items].find((list) => Array.isArray(list)) as unknown[] | undefined;
-    if (type === 'array' || (type === undefined && (tuple || isObject(items)))) {
+    if (type === 'array') {
       const inner = (tuple ?? [items]).map((item) => this.textOf(item, depth));
       return inner.every((text) => text === '')
         ? 'list'
@@ -93,6 +92,101 @@ export class SchemaTypes {
     this.#known.set(reference, text);
     return text;
   }
+}
+
+/**
+ * JSON Schema's names of the types that a value may have; empty if the schema says none. A whole number is an `integer`. `root`: schema in
+ * which the references are looked up.
+ */
+export function jsonTypesOf(schema: unknown, root: unknown): ReadonlySet<string> {
+  return typesIn(schema, root, { left: mostParts }) ?? new Set();
+}
+
+/** The values to which the schema confines a value, with those of its alternatives. */
+export function valuesOf(schema: unknown, root: unknown): unknown[] {
+  const values: unknown[] = [];
+  for (const part of partsOf(schema, root)) {
+    if ('const' in part) values.push(part['const']);
+    if (Array.isArray(part['enum'])) values.push(...(part['enum'] as unknown[]));
+  }
+  return values;
+}
+
+/** The properties of an object, with those that references and parts of the schema give it. */
+export function propertiesOf(schema: unknown): Record<string, unknown> {
+  const found = new Map<string, unknown>();
+  for (const { properties } of partsOf(schema, schema))
+    for (const [key, property] of Object.entries(isObject(properties) ? properties : {}))
+      if (!found.has(key)) found.set(key, property);
+  return Object.fromEntries(found);
+}
+
+/** Names of the properties that an object must have. An alternative asks for nothing. */
+export function requiredOf(schema: unknown): ReadonlySet<unknown> {
+  const lists = partsOf(schema, schema, ['allOf']).map(({ required }) => required);
+  return new Set(lists.flatMap((list): unknown[] => (Array.isArray(list) ? list : [])));
+}
+
+const mostParts = 64;
+
+/** The schema, what it refers to, and the members of its `groups`. */
+function partsOf(
+  schema: unknown,
+  root: unknown,
+  groups: readonly string[] = ['allOf', 'anyOf', 'oneOf'],
+): Record<string, unknown>[] {
+  const parts = new Set<Record<string, unknown>>();
+  const add = (part: unknown): void => {
+    if (!isObject(part) || parts.has(part) || parts.size >= mostParts) return;
+    parts.add(part);
+    for (const group of groups.map((name) => part[name]))
+      if (Array.isArray(group)) for (const member of group) add(member);
+    if (typeof part['$ref'] === 'string') add(referredSchema(root, part['$ref']));
+  };
+  add(schema);
+  return [...parts];
+}
+
+/** Null: any type. `budget`: parts that are still looked at; a cycle uses them up. */
+function typesIn(schema: unknown, root: unknown, budget: { left: number }): Set<string> | null {
+  if (!isObject(schema) || budget.left-- <= 0) return null;
+  const inner = (part: unknown): Set<string> | null => typesIn(part, root, budget);
+  const { $ref, enum: values, type } = schema;
+  const said = [type ?? inferredType(schema)].flat().filter((one) => typeof one === 'string');
+  const limits = [said.length > 0 ? new Set(said) : null];
+  if (typeof $ref === 'string') limits.push(inner(referredSchema(root, $ref)));
+  if ('const' in schema) limits.push(new Set([typeOf(schema['const'])]));
+  if (Array.isArray(values) && values.length > 0) limits.push(new Set(values.map(typeOf)));
+  for (const some of [schema['anyOf'], schema['oneOf']]) {
+    const members = Array.isArray(some) ? some.map(inner) : [null];
+    limits.push(members.reduce((all, one) => all && one && new Set([...all, ...one]), new Set<string>()));
+  }
+  if (Array.isArray(schema['allOf'])) limits.push(...schema['allOf'].map(inner));
+  const types = limits.reduce(common, null);
+  return types && schema['nullable'] === true ? types.add('null') : types;
+}
+
+/** The types that both allow. A schema that contradicts itself allows what its first part says. */
+function common(some: Set<string> | null, others: Set<string> | null): Set<string> | null {
+  if (!some || !others) return some ?? others;
+  const widened = (types: Set<string>): Set<string> =>
+    types.has('number') ? new Set([...types, 'integer']) : types;
+  const both = [...widened(some)].filter((type) => widened(others).has(type));
+  if (both.length === 0) return some;
+  return new Set(both.includes('number') ? both.filter((type) => type !== 'integer') : both);
+}
+
+/** The type of a schema that has none, from what it says of members. */
+function inferredType({ properties, items, prefixItems }: Record<string, unknown>): string | undefined {
+  if (isObject(properties) && Object.keys(properties).length > 0) return 'object';
+  return isObject(items) || [items, prefixItems].some((list) => Array.isArray(list)) ? 'array' : undefined;
+}
+
+function typeOf(value: unknown): string {
+  const number = numberIn(value);
+  if (number !== null) return Number.isInteger(number) ? 'integer' : 'number';
+  if (value === null) return 'null';
+  return Array.isArray(value) ? 'array' : typeof value;
 }
 
 /** The schema in `root` at a JSON pointer such as `#/$defs/Address`; undefined if there is none. */

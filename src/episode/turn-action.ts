@@ -1,7 +1,7 @@
 // What a turn asks for: a tool call, the end, or nothing. Thinking asks for nothing, and is not part of an answer.
 import type { ToolCall } from '../spec/records/task.js';
 import type { ToolFormat } from './tool-formats/tool-format.js';
-import type { TurnContext } from './tool-formats/turn-piece.js';
+import type { TurnContext, TurnPiece } from './tool-formats/turn-piece.js';
 
 export interface TurnAction {
   /** The first valid call; else what is wrong with the first one, for the model; null if there is none. */
@@ -14,7 +14,8 @@ export interface TurnAction {
   answer: string;
 }
 
-const doneMark = /<done>|\[done\]/gi;
+/** A list of what is done may have the other mark at any place: it counts at the end of the text alone. */
+const doneMarks = /<done>|\[done\]\s*$/i;
 
 export function actionOf(
   text: string,
@@ -22,10 +23,9 @@ export function actionOf(
   context: TurnContext,
 ): TurnAction {
   const pieces = format.piecesOf(text, context);
+  const isAsking = ({ kind }: TurnPiece): boolean => kind === 'call' || kind === 'malformed';
   const calls = pieces.filter((piece) => piece.kind === 'call' || piece.kind === 'malformed');
-  const first = calls.find((piece) => piece.kind === 'call') ?? calls[0];
-  const said = pieces.map((piece) => (piece.kind === 'text' ? piece.text : '')).join('');
-  const asked = first ?? null;
+  const asked = calls.find((piece) => piece.kind === 'call') ?? calls[0] ?? null;
   return {
     asked:
       asked &&
@@ -33,10 +33,18 @@ export function actionOf(
         ? { kind: 'call', call: asked.call }
         : { kind: 'malformed', problem: asked.problem }),
     others: Math.max(0, calls.length - 1),
-    isDone: said.search(doneMark) >= 0,
-    answer: said
-      .replace(doneMark, '')
-      .replace(/<\|[A-Za-z0-9_]+\|>/g, '')
+    // Before a call, a mark is only spoken of: "I call it, then I say <done>."
+    isDone: doneMarks.test(said(pieces.slice(pieces.findLastIndex(isAsking) + 1), context)),
+    answer: said(pieces, context)
+      .replace(/<done>/gi, '')
+      .replace(/\[done\]\s*$/i, '')
       .trim(),
   };
+}
+
+function said(pieces: readonly TurnPiece[], { isToken = () => true }: TurnContext): string {
+  return pieces
+    .map((piece) => (piece.kind === 'text' ? piece.text : ''))
+    .join('')
+    .replace(/<\|[A-Za-z0-9_]+\|>/g, (mark) => (isToken(mark) ? '' : mark));
 }

@@ -150,6 +150,17 @@ describe('a signature keeps', () => {
   });
 });
 
+it.each([
+  ['refers to them', { $ref: '#/$defs/Args' }],
+  ['is made of parts', { allOf: [{ $ref: '#/$defs/Args' }, { description: 'more' }] }],
+])('lists the arguments of a schema that %s', (_, more) => {
+  const Args = { type: 'object', properties: { x: { type: 'integer' }, y: {} }, required: ['x'] };
+  const inputSchema = { type: 'object', ...more, $defs: { Args } };
+  expect(toolListText(readTools([{ name: 'f', inputSchema }]), 'signatures')).toBe('f(x: int, y?)');
+  const oneOf = { type: 'object', anyOf: [{ $ref: '#/$defs/Args' }, {}], $defs: { Args } };
+  expect(toolListText(readTools([{ name: 'f', inputSchema: oneOf }]), 'signatures')).toBe('f(x?: int, y?)');
+});
+
 it('ends with a name where a type would be endless', () => {
   let deep: object = { type: 'string' };
   for (let level = 0; level < 500; level++) deep = { type: 'array', items: deep };

@@ -1,26 +1,23 @@
 // Reads calls that are JSON. Models write the same call with different keys; what has one meaning is accepted, and no argument is dropped.
-import { isObject, parseJson } from '../../base/json.js';
+import { isObject, numberIn, parseJson } from '../../base/json.js';
 import type { ReadCall } from './turn-piece.js';
 
-const nameKeys = ['name', 'tool', 'tool_name', 'function'] as const;
+export const nameKeys = ['name', 'tool', 'tool_name', 'function'] as const;
 const argumentKeys = ['arguments', 'params', 'parameters', 'args', 'input', 'kwargs'] as const;
-/** They name a call, and say nothing about what it does. */
-const idleKeys: readonly string[] = ['id', 'type', 'index', 'call_id', 'tool_call_id'];
 
-/** Index behind the JSON object or list that begins at `start`; null if it does not end. */
-export function endOfJson(text: string, start: number): number | null {
-  let [depth, isString] = [0, false];
-  for (let at = start; at < text.length; at++) {
-    const character = text[at];
-    if (isString) {
-      if (character === '\\') at += 1;
-      else if (character === '"') isString = false;
-    } else if (character === '"') isString = true;
-    else if (character === '{' || character === '[') depth += 1;
-    else if ((character === '}' || character === ']') && --depth === 0) return at + 1;
-  }
-  return null;
-}
+const isText = (value: unknown): boolean => value === null || typeof value === 'string';
+const callTypes: readonly unknown[] = ['function', 'function_call', 'tool_call', 'tool_use'];
+/**
+ * Keys that name a call and say nothing about what it does, with the values that they have then: another value may be an argument that the
+ * model put beside the others.
+ */
+const idleKeys = new Map<string, (value: unknown) => boolean>([
+  ['type', (value) => callTypes.includes(value)],
+  ['id', isText],
+  ['call_id', isText],
+  ['tool_call_id', isText],
+  ['index', (value) => Number.isInteger(numberIn(value))],
+]);
 
 /** The calls of a JSON text: an object is one, a list has one or more. */
 export function callsInJson(text: string): ReadCall[] {
@@ -34,12 +31,21 @@ export function callsInJson(text: string): ReadCall[] {
   return value.length === 0 ? [{ problem: 'the list of tool calls is empty' }] : value.map(callOf);
 }
 
+/** The call of a tool by its name, with the JSON text of its arguments. */
+export function callWithArguments(name: string, json: string): ReadCall {
+  try {
+    return callOf({ name, arguments: parseJson(json) });
+  } catch {
+    return { problem: 'the arguments of the tool call are not valid JSON' };
+  }
+}
+
 /** `value`: an object with name and arguments, or one in OpenAI's form, `{"type": "function", "function": {…}}`. */
 export function callOf(value: unknown): ReadCall {
   if (!isObject(value)) return { problem: 'the tool call must be a JSON object' };
   if (isObject(value['function'])) {
     const { function: wrapped, ...rest } = value;
-    return unknownKey(rest, idleKeys) ?? callOf(wrapped);
+    return unknownKey(rest, [...idleKeys.keys()]) ?? callOf(wrapped);
   }
   const names = nameKeys.filter((key) => Object.hasOwn(value, key));
   const [nameKey, otherName] = names;
@@ -50,7 +56,11 @@ export function callOf(value: unknown): ReadCall {
   const [key, other] = argumentKeys.filter((key) => Object.hasOwn(value, key));
   if (key !== undefined && other !== undefined)
     return { problem: `the tool call has both "${key}" and "${other}": put all arguments into "arguments"` };
-  const unknown = unknownKey(value, [nameKey, ...argumentKeys, ...idleKeys]);
+  // Without arguments, an id may be the only one: it is then no key of the call.
+  const unknown = unknownKey(value, key === undefined ? ['type'] : [...idleKeys.keys()], [
+    nameKey,
+    ...argumentKeys,
+  ]);
   if (unknown) return unknown;
   if (key === undefined) return { call: { name, arguments: {} } };
   const given = argumentsIn(value[key]);
@@ -71,8 +81,13 @@ function argumentsIn(value: unknown): Record<string, unknown> | null {
   }
 }
 
-function unknownKey(value: object, known: readonly string[]): ReadCall | null {
-  const key = Object.keys(value).find((key) => !known.includes(key));
+function unknownKey(
+  value: Record<string, unknown>,
+  idle: readonly string[],
+  known: readonly string[] = [],
+): ReadCall | null {
+  const isIdle = (key: string): boolean => idle.includes(key) && (idleKeys.get(key)?.(value[key]) ?? false);
+  const key = Object.keys(value).find((key) => !known.includes(key) && !isIdle(key));
   return key === undefined
     ? null
     : { problem: `"${key}" is no key of a tool call: put arguments into "arguments"` };

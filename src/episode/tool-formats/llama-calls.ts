@@ -1,61 +1,96 @@
 // Calls of Llama 3: bare JSON, `{"name": …, "parameters": {…}}`, at the beginning of a line, or behind `<|python_tag|>`.
-import { callsInJson, endOfJson } from './json-call.js';
-import { pieceOf, type TurnContext, type TurnPiece } from './turn-piece.js';
-import { scanTurn } from './turn-scanner.js';
+import { isObject, parseJson } from '../../base/json.js';
+import { callOf, nameKeys } from './json-call.js';
+import { JsonEnds } from './json-ends.js';
+import {
+  pieceOf,
+  type ReadCall,
+  type ReadStretch,
+  stretchOf,
+  type TurnContext,
+  type TurnPiece,
+} from './turn-piece.js';
+import { scanTurn, skipped } from './turn-scanner.js';
 
 const pythonTag = '<|python_tag|>';
-const marks = /<\|python_tag\|>|^[ \t]*(?=\{)/;
+const marks = /<\|python_tag\|>|^[ \t]*(?=[{[])/;
 const looksLikeCall = /\{\s*"(?:name|type|function|parameters)"\s*:/y;
 const hasArguments = /"(?:parameters|arguments)"\s*:/;
+/** Other braces and brackets begin no JSON that could hold a call: `{city}`, `[1]`. */
+const looksLikeJson = /\{\s*"|\[\s*[{["]/y;
+const notJson = { problem: 'the tool call is not valid JSON' };
+const code = { problem: 'code is not carried out: call a tool with JSON' };
 
 export function llamaCalls(text: string, context: TurnContext): TurnPiece[] {
-  return scanTurn(text, context, { marks, readCall: readLlama });
+  const turn = { text, json: new JsonEnds(text), context };
+  return scanTurn(text, context, { marks, readCall: (start) => readLlama(turn, start) });
 }
 
-function readLlama(
-  text: string,
-  start: number,
-  { tools }: TurnContext,
-): { pieces: TurnPiece[]; end: number } | null {
+interface LlamaTurn {
+  text: string;
+  json: JsonEnds;
+  context: TurnContext;
+}
+
+function readLlama(turn: LlamaTurn, start: number): ReadStretch | null {
+  const { text, json } = turn;
   const isTagged = text.startsWith(pythonTag, start);
   const body = skipped(/\s*/y, text, isTagged ? start + pythonTag.length : start);
-  if (text[body] !== '{')
-    return isTagged
-      ? malformed(text, start, text.length, 'code is not carried out: call a tool with JSON')
-      : null;
+  if (isTagged && text[body] !== '{' && text[body] !== '[')
+    return stretchOf(text, start, text.length, [code]);
   const pieces: TurnPiece[] = [];
   for (let from = body; ;) {
-    const end = endOfJson(text, from);
-    looksLikeCall.lastIndex = from;
-    const isMeant = isTagged || looksLikeCall.test(text);
-    if (end === null) {
-      if (!isMeant) return pieces.length > 0 ? { pieces, end: from } : null;
-      const cut = malformed(text, from, text.length, 'the tool call is not valid JSON');
-      return { pieces: [...pieces, ...cut.pieces], end: cut.end };
-    }
-    const json = text.slice(from, end);
-    const reads = callsInJson(json);
-    // A JSON object may also be an answer.
-    const isCall = reads.some(
-      (read) =>
-        'call' in read && (hasArguments.test(json) || tools.some(({ name }) => name === read.call.name)),
-    );
-    const isOther = !isTagged && !isCall && !(isMeant && hasArguments.test(json));
-    if (isOther) return pieces.length > 0 ? { pieces, end: from } : null;
-    pieces.push(...reads.map((read) => pieceOf(read, json)));
-    const further = /\s*;\s*(?=\{)/y;
-    further.lastIndex = end;
-    if (!further.test(text)) return { pieces, end };
-    from = further.lastIndex;
+    const end = json.behind(from);
+    const reads = callsAt(turn, from, end, isTagged);
+    if (reads === null) return pieces.length > 0 ? { pieces, end: from } : answer(text, from, end);
+    const written = text.slice(from, end ?? text.length);
+    for (const read of reads) pieces.push(pieceOf(read, written));
+    if (end === null) return { pieces, end: text.length };
+    const next = skipped(/\s*[;,]\s*/y, text, end);
+    if (next === end || text[next] !== '{') return { pieces, end };
+    from = next;
   }
 }
 
-function malformed(text: string, start: number, end: number, problem: string) {
-  return { pieces: [{ kind: 'malformed' as const, text: text.slice(start, end), problem }], end };
+/** Null: it is not meant as a call, since JSON may also be an answer. `end`: null if it does not end. */
+function callsAt(
+  { text, context }: LlamaTurn,
+  from: number,
+  end: number | null,
+  isTagged: boolean,
+): ReadCall[] | null {
+  const isList = text[from] === '[';
+  looksLikeCall.lastIndex = from;
+  const isLike = looksLikeCall.test(text) || (isTagged && !isList);
+  if (end === null) return isLike ? [notJson] : isTagged ? [code] : null;
+  const json = text.slice(from, end);
+  let value: unknown;
+  try {
+    value = parseJson(json);
+  } catch {
+    if (isTagged) return [isList ? code : notJson];
+    return isLike && hasArguments.test(json) ? [notJson] : null;
+  }
+  const members: unknown[] = Array.isArray(value) ? value : [value];
+  const reads = members.map(callOf);
+  const areMeant = members.length > 0 && members.every((member) => isMeant(member, context));
+  if (isTagged) return reads.length > 0 ? reads : [code];
+  return areMeant && (isLike || reads.every((read) => 'call' in read)) ? reads : null;
 }
 
-function skipped(pattern: RegExp, text: string, from: number): number {
-  pattern.lastIndex = from;
-  pattern.exec(text);
-  return pattern.lastIndex;
+function isMeant(value: unknown, context: TurnContext): boolean {
+  if (!isObject(value)) return false;
+  return (
+    ['parameters', 'arguments'].some((key) => Object.hasOwn(value, key)) ||
+    nameKeys.some((key) => context.tools.some(({ name }) => name === value[key])) ||
+    isMeant(value['function'], context)
+  );
+}
+
+/** JSON that is no call is text in whole: a call that it quotes on a line of its own is not carried out. Null: it is no JSON. */
+function answer(text: string, from: number, end: number | null): ReadStretch | null {
+  looksLikeJson.lastIndex = from;
+  if (!looksLikeJson.test(text)) return null;
+  const behind = end ?? text.length;
+  return { pieces: [{ kind: 'text', text: text.slice(from, behind) }], end: behind };
 }

@@ -14,13 +14,27 @@ export interface TurnContext {
   opensThinking: boolean;
   /** Tools of the environment; a format without types reads its arguments by their schemas. */
   tools: readonly ToolSpec[];
+  /** True for the text of a control token; absent if the tokenizer is not known. A mark that is no token is what the model said. */
+  isToken?: (mark: string) => boolean;
 }
 
 /** A call, or what is wrong with it. */
 export type ReadCall = { call: ToolCall } | { problem: string };
 
+/** Pieces of a stretch of the turn, and the index behind it. */
+export interface ReadStretch {
+  pieces: TurnPiece[];
+  end: number;
+}
+
 export function pieceOf(read: ReadCall, text: string): TurnPiece {
   return 'call' in read
     ? { kind: 'call', text, call: read.call }
     : { kind: 'malformed', text, problem: read.problem };
+}
+
+/** What was read from `start` to `end`, each call with the whole text of the stretch. */
+export function stretchOf(text: string, start: number, end: number, reads: readonly ReadCall[]): ReadStretch {
+  const stretch = text.slice(start, end);
+  return { pieces: reads.map((read) => pieceOf(read, stretch)), end };
 }

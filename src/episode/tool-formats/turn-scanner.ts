@@ -1,18 +1,12 @@
 // Divides a turn into thinking, text and calls, for formats whose calls begin with a mark. A mark within a call's value or within thinking is
 // none.
-import type { TurnContext, TurnPiece } from './turn-piece.js';
-
-/** What begins at a mark: pieces up to `end`. Null: it is text. */
-export type CallReader = (
-  text: string,
-  start: number,
-  context: TurnContext,
-) => { pieces: TurnPiece[]; end: number } | null;
+import type { ReadStretch, TurnContext, TurnPiece } from './turn-piece.js';
 
 interface ScannedFormat {
   /** Matches where a call may begin. */
   marks: RegExp;
-  readCall: CallReader;
+  /** What begins at a mark. Null: it is text, and a mark within it may begin a call. */
+  readCall: (start: number) => ReadStretch | null;
 }
 
 const thinkingTags = ['think', 'thinking'].map((tag) => [`<${tag}>`, `</${tag}>`] as const);
@@ -34,7 +28,7 @@ export function scanTurn(
 ): TurnPiece[] {
   const next = new RegExp(`(?<open>${openings})|(?<close>${closings})|${marks.source}`, `gm`);
   const pieces: TurnPiece[] = [];
-  let [position, hasThought] = [0, false];
+  let position = 0;
   const addText = (end: number): void => {
     if (end > position) pieces.push({ kind: 'text', text: text.slice(position, end) });
   };
@@ -45,7 +39,6 @@ export function scanTurn(
     // A block that is not finished reaches to the end.
     pieces.push({ kind: 'thinking', text: text.slice(start, found?.index ?? text.length) });
     position = found ? close.lastIndex : text.length;
-    hasThought = true;
   };
   if (context.opensThinking) think(0);
   next.lastIndex = position;
@@ -55,23 +48,27 @@ export function scanTurn(
       addText(index);
       think(next.lastIndex);
     } else if (groups?.['close'] !== undefined) {
-      // The block began in a prompt that nobody knows of, so all before it is thinking.
-      if (hasThought) addText(index);
-      else pieces.splice(0, pieces.length, { kind: 'thinking', text: text.slice(0, index) });
-      hasThought = true;
+      // Blocks may be nested, or one began in a prompt that nobody knows of: all before the last closing tag is thinking, as for the template.
+      pieces.splice(0, pieces.length, { kind: 'thinking', text: text.slice(0, index) });
       position = next.lastIndex;
     } else {
-      const found = readCall(text, index, context);
+      const found = readCall(index);
       if (!found) {
         next.lastIndex = Math.max(index + 1, next.lastIndex);
         continue;
       }
       addText(index);
-      pieces.push(...found.pieces);
+      for (const piece of found.pieces) pieces.push(piece);
       position = found.end;
     }
     next.lastIndex = Math.max(position, index + 1);
   }
   addText(text.length);
   return pieces;
+}
+
+/** Index behind what the sticky pattern matches at `from`, or `from`. */
+export function skipped(pattern: RegExp, text: string, from: number): number {
+  pattern.lastIndex = from;
+  return pattern.test(text) ? pattern.lastIndex : from;
 }

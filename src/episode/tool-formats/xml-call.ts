@@ -1,50 +1,103 @@
 // Reads a call of Qwen3-Coder's form: `<function=name>`, `<parameter=key>` newline value newline `</parameter>` …, `</function>`.
-import type { ToolSpec } from '../../spec/records/task.js';
+import type { JsonSchemaObject, ToolSpec } from '../../spec/records/task.js';
+import { propertiesOf } from '../schema-type.js';
 import { valueOfType } from './typed-value.js';
 import type { ReadCall } from './turn-piece.js';
 
-const functionTag = /<function=([^>\n]+)>/y;
-const parameterTag = /\s*<parameter=([^>\n]+)>/y;
+const functionTag = /<function=([^<>\n]+)>/y;
+const parameterTag = /\s*<parameter=([^<>\n]+)>/y;
 const functionEnd = /\s*<\/function>/y;
 /** A closing tag within a value is followed by other text. */
 const parameterEnd = /<\/parameter>(?=\s*(?:<parameter=|<\/function>|<\/tool_call>|$))/g;
+/** What begins on a line of its own where the closing tag before it was forgotten. */
+const nextTag = /\r?\n[ \t]*<(?:parameter=([^<>\n]+)|function=[^<>\n]+)>/g;
 
-/** `start`: index of `<function=`. `end`: index behind what was read. */
-export function readXmlCall(
-  text: string,
-  start: number,
-  tools: readonly ToolSpec[],
-): { read: ReadCall; end: number } {
-  functionTag.lastIndex = start;
-  const name = functionTag.exec(text)?.[1]?.trim();
-  if (!name) return failed('the tag <function=NAME> has no name', start);
-  const schema = tools.find((tool) => tool.name === name)?.input_schema;
-  const given: [string, unknown][] = [];
-  let position = functionTag.lastIndex;
-  for (;;) {
-    functionEnd.lastIndex = position;
-    if (functionEnd.exec(text))
-      return { read: { call: { name, arguments: Object.fromEntries(given) } }, end: functionEnd.lastIndex };
-    parameterTag.lastIndex = position;
-    const key = parameterTag.exec(text)?.[1]?.trim();
-    if (!key)
-      return failed('the tool call needs <parameter=NAME> … </parameter>, then </function>', position);
-    if (given.some(([known]) => known === key))
-      return failed(`the parameter "${key}" stands twice`, position);
-    parameterEnd.lastIndex = parameterTag.lastIndex;
-    const end = parameterEnd.exec(text);
-    if (!end) return failed(`the parameter "${key}" has no </parameter>`, position);
-    const written = text
-      .slice(parameterTag.lastIndex, end.index)
-      .replace(/^\r?\n/, '')
-      .replace(/\r?\n$/, '');
-    const value = valueOfType(written, schema, key);
-    if ('problem' in value) return failed(`the parameter "${key}" ${value.problem}`, position);
-    given.push([key, value.value]);
-    position = parameterEnd.lastIndex;
+export interface ReadXmlCall {
+  read: ReadCall;
+  /** Index behind what was read. */
+  end: number;
+}
+
+export class XmlCalls {
+  /** Indices of the closing tags of parameters: found once, whatever the number of calls. */
+  #closings: number[] | undefined;
+
+  constructor(
+    private readonly text: string,
+    private readonly tools: readonly ToolSpec[],
+  ) {}
+
+  /** `start`: index of `<function=`. */
+  at(start: number): ReadXmlCall {
+    const { text, tools } = this;
+    functionTag.lastIndex = start;
+    const name = functionTag.exec(text)?.[1]?.trim();
+    if (!name) return failed('the tag <function=NAME> has no name', start);
+    const schema = tools.find((tool) => tool.name === name)?.input_schema;
+    const given = new Map<string, unknown>();
+    let position = functionTag.lastIndex;
+    for (;;) {
+      functionEnd.lastIndex = position;
+      if (functionEnd.exec(text))
+        return {
+          read: { call: { name, arguments: Object.fromEntries(given) } },
+          end: functionEnd.lastIndex,
+        };
+      parameterTag.lastIndex = position;
+      const key = parameterTag.exec(text)?.[1]?.trim();
+      if (!key)
+        return failed('the tool call needs <parameter=NAME> … </parameter>, then </function>', position);
+      const begin = parameterTag.lastIndex;
+      const found = this.#valueEnd(begin, schema, given, key);
+      if (!found) return failed(`the parameter "${key}" has no </parameter>`, position);
+      const [end, next] = found;
+      if (given.has(key)) return failed(`the parameter "${key}" stands twice`, next);
+      const value = valueOfType(withoutFrame(text.slice(begin, end)), schema, key);
+      if ('problem' in value) return failed(`the parameter "${key}" ${value.problem}`, next);
+      given.set(key, value.value);
+      position = next;
+    }
+  }
+
+  /** Where the value that begins at `begin` ends, and the index behind its closing tag; null if it has none. */
+  #valueEnd(
+    begin: number,
+    schema: JsonSchemaObject | undefined,
+    given: ReadonlyMap<string, unknown>,
+    key: string,
+  ): [end: number, next: number] | null {
+    this.#closings ??= [...this.text.matchAll(parameterEnd)].map(({ index }) => index);
+    const closing = firstFrom(this.#closings, begin);
+    if (closing === undefined) return null;
+    const known = Object.keys(propertiesOf(schema));
+    for (const { index, 1: other } of this.text.slice(begin, closing).matchAll(nextTag)) {
+      // The value has reached the next call.
+      if (other === undefined) return null;
+      const name = other.trim();
+      // A forgotten closing tag: as vLLM's parser of this form, the next parameter ends the value. A tag of no parameter is text.
+      const isNext = known.length === 0 || known.includes(name);
+      if (isNext && name !== key && !given.has(name)) return [begin + index, begin + index];
+    }
+    return [closing, closing + '</parameter>'.length];
   }
 }
 
-function failed(problem: string, end: number): { read: ReadCall; end: number } {
+/** The first of the sorted numbers that is not below `from`. */
+function firstFrom(sorted: readonly number[], from: number): number | undefined {
+  let [low, high] = [0, sorted.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((sorted[middle] as number) < from) low = middle + 1;
+    else high = middle;
+  }
+  return sorted[low];
+}
+
+/** The value without the line breaks that the form puts around it. */
+function withoutFrame(written: string): string {
+  return written.replace(/^\r?\n/, '').replace(/\r?\n$/, '');
+}
+
+function failed(problem: string, end: number): ReadXmlCall {
   return { read: { problem }, end };
 }
