@@ -3,7 +3,9 @@ import { generateTasks } from '../environments/apps/generate.js';
 import { environmentOf } from '../spec/environments/environment-of.js';
 import { recordDigest } from '../store/records/canonical.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
+import { recordedToolFormat } from '../episode/tool-formats/tool-format.js';
 import { DatasetCache } from './dataset-cache.js';
+import { unwritableDemonstrations } from './demonstration-format.js';
 import { requirePrepared } from './prepared-dataset.js';
 import type { RunRecord } from '../spec/records/run-records.js';
 import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
@@ -15,8 +17,11 @@ import { BadDataFile } from './task-file.js';
 
 /** Throws `InvalidSpec`, which lists every problem. */
 export async function refuseImpossibleData(datasets: DatasetCache, record: RunRecord): Promise<void> {
-  const { tasks, demonstrationsByKind } = await datasets.load(record.dataset);
-  refuseData(record.spec, { tasks, kinds: [...demonstrationsByKind.keys()] });
+  const dataset = await datasets.load(record.dataset);
+  refuseData(record.spec, { tasks: dataset.tasks, kinds: [...dataset.demonstrationsByKind.keys()] });
+  if (record.spec.warm_start.length === 0) return;
+  const problems = unwritableDemonstrations(record.spec, recordedToolFormat(record.tool_parser), dataset);
+  if (problems.length > 0) throw new InvalidSpec(problems);
 }
 
 /** Does the same check on the prepared dataset that a spec names, before a run exists. Throws `InvalidSpec`. */

@@ -1,10 +1,14 @@
 // Turns a demonstration into tokens with a loss mask.
 //
 // Invariant: a demonstration has the same tokens as an episode in which the model writes the same text.
+import { isObject, parseJson } from '../base/json.js';
+import { errorText } from '../environments/tool-results.js';
 import type { SamplingPlan } from '../spec/records/parts.js';
 import type { Demonstration, ToolSpec } from '../spec/records/task.js';
 import { observationTokens, promptTokens, type TextCoder, turnTokens } from './conversation.js';
 import { resultObservation } from './observation.js';
+import type { ToolFormat } from './tool-formats/tool-format.js';
+import { turnIn } from './tool-formats/turn-text.js';
 
 interface TokenizedDemonstration {
   tokens: number[];
@@ -46,7 +50,7 @@ export async function tokenizeDemonstration(
     }
     if (message.role === 'assistant') {
       const start = tokens.length;
-      tokens.push(...turnTokens(coder, message.content));
+      tokens.push(...turnTokens(coder, writtenTurn(coder.format, demonstration, index + 1, tools ?? [])));
       spans.push({ start, end: tokens.length });
     } else {
       const text = message.role === 'tool' ? observationOf(message.content, sampling) : message.content;
@@ -68,9 +72,38 @@ function isErrorText(text: string): boolean {
   if (/^error:/i.test(text)) return true;
   if (!text.startsWith('{')) return false;
   try {
-    return Object.hasOwn(JSON.parse(text) as object, 'error');
+    const value = parseJson(text);
+    // A result may have the key to say that there is none.
+    return isObject(value) && errorText(value['error']) !== null;
   } catch {
     return false;
+  }
+}
+
+/** Throws an Error if a turn cannot be written in the format. */
+export function refuseUnwritable(
+  format: ToolFormat,
+  demonstration: Demonstration,
+  tools: readonly ToolSpec[],
+): void {
+  for (const [index, { role }] of demonstration.messages.entries())
+    if (role === 'assistant') writtenTurn(format, demonstration, index, tools);
+}
+
+/** `index`: place of the turn's message. */
+function writtenTurn(
+  format: ToolFormat,
+  demonstration: Demonstration,
+  index: number,
+  tools: readonly ToolSpec[],
+): string {
+  try {
+    return turnIn(format, demonstration.messages[index]?.content ?? '', tools);
+  } catch (error) {
+    throw new Error(
+      `message ${index + 1} of ${nameOf(demonstration)} cannot be written with the calls of ${format.name}: ${(error as Error).message}`,
+      { cause: error },
+    );
   }
 }
 

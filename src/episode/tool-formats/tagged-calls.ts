@@ -12,8 +12,25 @@ const openings = /<(tool_call|function_call)>\s*(?:```(?:json|xml)?\s*)?/y;
 const looseEnds = /<tool_call>|<function_call>|<done>|<\|/g;
 
 export function taggedCalls(text: string, context: TurnContext): TurnPiece[] {
-  const turn = { text, json: new JsonEnds(text), xml: new XmlCalls(text, context.tools) };
-  return scanTurn(text, context, { marks, readCall: (start) => readTagged(turn, start) });
+  return scanTurn(text, context, { marks, readCall: taggedReader(text, context) });
+}
+
+/** The calls of a turn, and where they stand; those that are only thought of are left out. */
+export function callStretches(text: string, context: TurnContext): (ReadStretch & { start: number })[] {
+  const read = taggedReader(text, context);
+  const found: (ReadStretch & { start: number })[] = [];
+  const readCall = (start: number): ReadStretch => {
+    const stretch = read(start);
+    found.push({ start, ...stretch });
+    return stretch;
+  };
+  const pieces = new Set(scanTurn(text, context, { marks, readCall }));
+  return found.filter((stretch) => stretch.pieces.some((piece) => pieces.has(piece)));
+}
+
+function taggedReader(text: string, { tools }: TurnContext): (start: number) => ReadStretch {
+  const turn = { text, json: new JsonEnds(text), xml: new XmlCalls(text, tools) };
+  return (start) => readTagged(turn, start);
 }
 
 interface TaggedTurn {

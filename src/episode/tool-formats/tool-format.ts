@@ -4,7 +4,10 @@ import { llamaCalls } from './llama-calls.js';
 import { mistralCalls } from './mistral-calls.js';
 import { type ToolFormatName, toolFormatNames } from '../../spec/tool-format-names.js';
 import { taggedCalls } from './tagged-calls.js';
+import type { ToolCall } from '../../spec/records/task.js';
+import { harmonyCall, hermesCall, llamaCall, mistralCall, spacedJson, xmlCall } from './call-text.js';
 import type { TurnContext, TurnPiece } from './turn-piece.js';
+import { harmonyTurn, joinedTurn, llamaTurn, type TurnPart } from './turn-text.js';
 
 export interface ToolFormat {
   name: ToolFormatName;
@@ -21,20 +24,31 @@ export interface ToolFormat {
   /** Texts of tokens that a turn is made of. */
   marks: readonly string[];
   piecesOf(text: string, context: TurnContext): TurnPiece[];
+  /** Text of a call, which `piecesOf` reads as this call. */
+  callText(call: ToolCall): string;
+  /** Text of a turn, without the token that closes it unless a call or an answer ends with it. */
+  turnText(parts: readonly TurnPart[]): string;
 }
 
 const harmonyMarks = ['start', 'end', 'message', 'channel', 'constrain', 'call', 'return'].map(
   (name) => `<|${name}|>`,
 );
 
-const both = (example: string): ToolFormat['example'] => ({ skyrl: example, short: example });
+const exampleCall: ToolCall = { name: 'tool_name', arguments: { param: 'value' } };
+
+/** What a format whose calls stand within text has beside the names of its tokens. */
+function writtenBy(callText: ToolFormat['callText']): Pick<ToolFormat, 'example' | 'callText' | 'turnText'> {
+  const example = callText(exampleCall);
+  return { example: { skyrl: example, short: example }, callText, turnText: joinedTurn(callText) };
+}
 
 const formats: Record<ToolFormatName, Omit<ToolFormat, 'name' | 'id'> & { version: number }> = {
   hermes: {
     version: 1,
+    ...writtenBy((call) => hermesCall(call)),
     example: {
-      skyrl: '<tool_call>{"name": "tool_name", "arguments": {"param": "value"}}</tool_call>',
-      short: '<tool_call>{"name":"tool","arguments":{"arg":"value"}}</tool_call>',
+      skyrl: hermesCall(exampleCall, spacedJson),
+      short: hermesCall({ name: 'tool', arguments: { arg: 'value' } }),
     },
     stops: ['</tool_call>', '<done>'],
     closers: [],
@@ -44,9 +58,7 @@ const formats: Record<ToolFormatName, Omit<ToolFormat, 'name' | 'id'> & { versio
   },
   qwen_xml: {
     version: 1,
-    example: both(
-      '<tool_call>\n<function=tool_name>\n<parameter=param>\nvalue\n</parameter>\n</function>\n</tool_call>',
-    ),
+    ...writtenBy(xmlCall),
     stops: ['</tool_call>', '<done>'],
     closers: [],
     messageEnds: [],
@@ -55,7 +67,8 @@ const formats: Record<ToolFormatName, Omit<ToolFormat, 'name' | 'id'> & { versio
   },
   llama_json: {
     version: 1,
-    example: both('{"name": "tool_name", "parameters": {"param": "value"}}'),
+    ...writtenBy(llamaCall),
+    turnText: llamaTurn,
     stops: ['<done>'],
     closers: ['<|eom_id|>'],
     messageEnds: [],
@@ -64,7 +77,7 @@ const formats: Record<ToolFormatName, Omit<ToolFormat, 'name' | 'id'> & { versio
   },
   mistral: {
     version: 1,
-    example: both('[TOOL_CALLS][{"name": "tool_name", "arguments": {"param": "value"}}]'),
+    ...writtenBy(mistralCall),
     stops: ['<done>'],
     closers: [],
     messageEnds: [],
@@ -73,9 +86,8 @@ const formats: Record<ToolFormatName, Omit<ToolFormat, 'name' | 'id'> & { versio
   },
   gpt_oss: {
     version: 1,
-    example: both(
-      '<|channel|>commentary to=functions.tool_name <|constrain|>json<|message|>{"param": "value"}<|call|>',
-    ),
+    ...writtenBy(harmonyCall),
+    turnText: harmonyTurn,
     stops: ['<done>'],
     closers: ['<|call|>', '<|return|>'],
     messageEnds: ['<|end|>'],

@@ -95,7 +95,8 @@ function firstFrom(sorted: readonly number[], from: number): number | undefined 
 
 /** The value without the line breaks that the form puts around it. */
 function withoutFrame(written: string): string {
-  return written.replace(/^\r?\n/, '').replace(/\r?\n$/, '');
+  const isWindows = written.startsWith('\r\n');
+  return written.replace(/^\r?\n/, '').replace(isWindows ? /\r?\n$/ : /\n$/, '');
 }
 
 function failed(problem: string, end: number): ReadXmlCall {

@@ -1,0 +1,40 @@
+// Finds demonstrations that a run's tool format has no words for: their turns would teach what the run does not read.
+import { refuseUnwritable } from '../episode/demonstration.js';
+import type { ToolFormat } from '../episode/tool-formats/tool-format.js';
+import type { SpecProblem } from '../spec/invalid-spec.js';
+import type { RunSpec } from '../spec/run-spec.js';
+import type { Dataset } from './dataset-cache.js';
+
+/** The first problem of each phase that trains on such demonstrations. */
+export function unwritableDemonstrations(
+  { warm_start }: Pick<RunSpec, 'warm_start'>,
+  format: ToolFormat,
+  {
+    demonstrations,
+    demonstrationsByKind,
+    tools,
+  }: Pick<Dataset, 'demonstrations' | 'demonstrationsByKind' | 'tools'>,
+): SpecProblem[] {
+  return warm_start.flatMap(({ demonstrations: kind }, phase) => {
+    const problems = (demonstrationsByKind.get(kind) ?? []).flatMap((line) => {
+      const demonstration = demonstrations[line];
+      const listed = demonstration?.env_key === undefined ? undefined : tools[demonstration.env_key];
+      try {
+        if (demonstration) refuseUnwritable(format, demonstration, listed ?? []);
+        return [];
+      } catch (error) {
+        return [(error as Error).message];
+      }
+    });
+    const [first] = problems;
+    if (first === undefined) return [];
+    const more = problems.length === 1 ? '' : `; ${problems.length - 1} more cannot be written either`;
+    return [
+      {
+        path: `warm_start[${phase}].demonstrations`,
+        problem: `${first}${more}`,
+        fix: 'correct or remove them, or set generator.tool_format: hermes',
+      },
+    ];
+  });
+}
