@@ -33,6 +33,23 @@ test('other values are what JSON.parse reads', () => {
   expect(numberIn('1')).toBeNull();
 });
 
+test.each(['1', '1.0'])('500 lists around %s are read, and written again', (number) => {
+  const text = `{"t":"[[[[","l":${'['.repeat(499)}${number}${']'.repeat(499)}}`;
+  expect(writeJson(parseJson(text))).toBe(text);
+});
+
+test.each([
+  '{"__proto__":1.0}',
+  '{"__proto__":{"a":1.0},"b":2}',
+  '{"x":"__proto__","y":1.0}',
+  '{"x":[{"__proto__":"__proto__"}],"y":1.0}',
+])('a key or a text that is __proto__ is like any other: %s', (text) => {
+  const value = parseJson(text);
+  expect(writeJson(value)).toBe(text);
+  expect(Object.getPrototypeOf(value)).toBe(Object.prototype);
+  expect(({} as { a?: unknown }).a).toBeUndefined();
+});
+
 test.each([
   '',
   '{',
@@ -40,8 +57,10 @@ test.each([
   '{"a":1.0',
   '01',
   '1.',
-  '{"__proto__":1.0}',
   `${'['.repeat(20_000)}1.0${']'.repeat(20_000)}`,
+  `${'['.repeat(501)}${']'.repeat(501)}`,
+  `${'{"a":'.repeat(501)}1.0${'}'.repeat(501)}`,
+  '['.repeat(20_000),
 ])('what is not JSON is a SyntaxError: %.20s', (text) => expect(() => parseJson(text)).toThrow(SyntaxError));
 
 describe('numbers on their way through another reader', () => {

@@ -198,6 +198,18 @@ describe('thinking', () => {
   );
 });
 
+test.each(['hermes', 'qwen_xml', 'llama_json', 'mistral', 'gpt_oss'] as const)(
+  'a call of %s with 4,000 lists in each other is one malformed call',
+  (name) => {
+    for (const number of ['', '1', '1.0']) {
+      const deep = `${'['.repeat(4000)}${number}${']'.repeat(4000)}`;
+      const text = toolFormat(name).callText({ name: 'refund', arguments: { where: 'HERE' } });
+      const turn = text.replace('"HERE"', deep).replace('HERE', deep);
+      expect(act(turn, name)).toMatchObject({ asked: { kind: 'malformed' }, others: 0 });
+    }
+  },
+);
+
 describe('the end', () => {
   const one = tagged('{"name":"list_all","arguments":{}}');
   test.each([
