@@ -2,6 +2,7 @@
 //
 // Invariant: generated ids are never tokenised again. Only the template's own text between two turns is tokenised.
 import { Template } from '@huggingface/jinja';
+import { channelMark, thinkingMarks } from './tool-formats/marks.js';
 import { endsThinking } from './tool-formats/turn-scanner.js';
 import type { Tokenizer } from './tokenizer.js';
 
@@ -41,6 +42,7 @@ export interface SpecialTokenTexts {
 const task = 'longhaul-fixed-base-task';
 const turn = 'longhaul-fixed-base-turn';
 const thinkingProbe = 'longhaul-thinking-probe';
+const systemProbe = 'longhaul-system-probe';
 const observationProbe = 'longhaul-observation-probe';
 
 /** Throws an Error that says what the template lacks. */
@@ -75,6 +77,21 @@ export function loadChatTemplate(
     return text.slice(start + turn.length);
   }
 
+  /** True if the template leaves out the thinking of a turn that another one follows. Templates find it in the text, or beside it. */
+  function dropsThinking(): boolean {
+    const next: ChatMessage = { role: 'user', content: observationProbe };
+    const shows = (thought: object, rest: ChatMessage[]): boolean => {
+      const thinking = { role: 'assistant' as const, content: turn, ...thought };
+      return render([base[0]!, thinking, ...rest], rest.length > 0, '').includes(thinkingProbe);
+    };
+    const within = thinkingMarks.map(([open, close]) => `${open}\n${thinkingProbe}\n${close}\n\n${turn}`);
+    const beside = ['thinking', 'reasoning_content'].map((key) => ({ [key]: thinkingProbe }));
+    return (
+      within.some((content) => !shows({ content }, [next])) ||
+      beside.some((thought) => shows(thought, []) && !shows(thought, [next]))
+    );
+  }
+
   const closing = tokenizer.leadingAddedToken(afterTurn([], false));
   if (closing === null) {
     throw new Error(
@@ -88,23 +105,28 @@ export function loadChatTemplate(
     endOfTurn: closing.id,
     closers: [...new Set([closing.id, closingBefore.id])],
     opensThinking: endsThinking(observed(observationProbe)),
-    mayThink: /<think>|<\/think>|\[THINK\]|<\|channel\|>/.test(source),
+    mayThink: [...thinkingMarks.flat(), channelMark].some((mark) => source.includes(mark)),
     prompt: (messages, today = '') => render(messages, true, today),
     conversation: (messages, today = '') => render(messages, false, today),
     between(observation, closed) {
       const text = frame ? frame.before + observation + frame.after : observed(observation);
       return closed ? text.slice(closingBefore.text.length) : text;
     },
-    dropsThinking() {
-      const [user] = base;
-      const thought = {
-        role: 'assistant' as const,
-        content: `<think>\n${thinkingProbe}\n</think>\n\n${turn}`,
-      };
-      const next = { role: 'user' as const, content: observationProbe };
-      return !render([user!, thought, next], true, '').includes(thinkingProbe);
-    },
+    dropsThinking,
   };
+}
+
+/** What keeps a template from giving a model the system prompt of a run; null if it does. */
+export function systemRefusal(template: ChatTemplate): string | null {
+  try {
+    const prompt = template.prompt([
+      { role: 'system', content: systemProbe },
+      { role: 'user', content: task },
+    ]);
+    return prompt.includes(systemProbe) ? null : 'it leaves out a system message';
+  } catch (error) {
+    return `it refuses a system message: ${(error as Error).message}`;
+  }
 }
 
 /**
@@ -121,7 +143,9 @@ function verbatimFrame(render: (text: string) => string): { before: string; afte
 function parse(source: string): Template {
   try {
     // The prompt must not depend on a clock, only on the task. The library's clock function cannot be overridden, so its name is replaced.
-    return new Template(source.replace(/\bstrftime_now\b/g, 'task_date'));
+    // Jinja reads each line end as a newline.
+    const lines = source.replace(/\r\n?/g, '\n');
+    return new Template(lines.replace(/\bstrftime_now\b/g, 'task_date'));
   } catch (error) {
     throw new Error(`the chat template is not valid Jinja: ${(error as Error).message}`, { cause: error });
   }

@@ -4,6 +4,7 @@ import type { SamplingPlan } from '../spec/records/parts.js';
 import type { ToolSpec } from '../spec/records/task.js';
 import type { ChatMessage, ChatTemplate } from './chat-template.js';
 import { systemPrompt } from './system-prompt.js';
+import { doneMark, thinkingMarks } from './tool-formats/marks.js';
 import type { ToolFormat } from './tool-formats/tool-format.js';
 import type { TurnContext } from './tool-formats/turn-piece.js';
 import type { Tokenizer } from './tokenizer.js';
@@ -116,7 +117,7 @@ export function turnTokens({ tokenizer, template, format }: TextCoder, text: str
   return tokenizer.encode(tokenizer.quote(text, [...turnMarks, ...format.marks, ...closers]));
 }
 
-const turnMarks = ['<think>', '</think>', '<done>'];
+const turnMarks: readonly string[] = [...thinkingMarks.flat(), doneMark];
 
 /** Text of a turn without the token that closed it. */
 export function turnText(coder: TextCoder, tokens: readonly number[]): string {

@@ -1,5 +1,6 @@
 // What a turn asks for: a tool call, the end, or nothing. Thinking asks for nothing, and is not part of an answer.
 import type { ToolCall } from '../spec/records/task.js';
+import { doneMark } from './tool-formats/marks.js';
 import type { ToolFormat } from './tool-formats/tool-format.js';
 import type { TurnContext, TurnPiece } from './tool-formats/turn-piece.js';
 
@@ -15,7 +16,8 @@ export interface TurnAction {
 }
 
 /** A list of what is done may have the other mark at any place: it counts at the end of the text alone. */
-const doneMarks = /<done>|\[done\]\s*$/i;
+const atEnd = /\[done\]\s*$/i;
+const doneMarks = new RegExp(`${doneMark}|${atEnd.source}`, 'i');
 
 export function actionOf(
   text: string,
@@ -35,10 +37,7 @@ export function actionOf(
     others: Math.max(0, calls.length - 1),
     // Before a call, a mark is only spoken of: "I call it, then I say <done>."
     isDone: doneMarks.test(said(pieces.slice(pieces.findLastIndex(isAsking) + 1), context)),
-    answer: said(pieces, context)
-      .replace(/<done>/gi, '')
-      .replace(/\[done\]\s*$/i, '')
-      .trim(),
+    answer: said(pieces, context).replace(new RegExp(doneMark, 'gi'), '').replace(atEnd, '').trim(),
   };
 }
 

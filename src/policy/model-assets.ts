@@ -2,7 +2,7 @@
 // folder. Once they are stored, the run no longer needs these files.
 import { basename, dirname, join } from 'node:path';
 import { baseModelDigest } from './base-model.js';
-import { type ChatTemplate, loadChatTemplate } from '../episode/chat-template.js';
+import { type ChatTemplate, loadChatTemplate, systemRefusal } from '../episode/chat-template.js';
 import { loadTokenizer, type Tokenizer } from '../episode/tokenizer.js';
 import { formatOfTemplate, type ToolFormat, toolFormat } from '../episode/tool-formats/tool-format.js';
 import { BadModelFolder } from '../models/hf-config.js';
@@ -164,8 +164,11 @@ async function readAsset(path: string, key: string): Promise<string> {
 function load(model: ModelSpec, tokenizerText: string, templateText: string): CheckedModel['loaded'] {
   try {
     const tokenizer = loadTokenizer(tokenizerText);
-    return { tokenizer, template: loadChatTemplate(templateText, tokenizer) };
+    const template = loadChatTemplate(templateText, tokenizer);
+    refuseWithoutSystem(template);
+    return { tokenizer, template };
   } catch (error) {
+    if (error instanceof InvalidSpec) throw error;
     throw new InvalidSpec([
       {
         path: 'model',
@@ -174,6 +177,19 @@ function load(model: ModelSpec, tokenizerText: string, templateText: string): Ch
       },
     ]);
   }
+}
+
+/** The first episode would fail otherwise: its system prompt has the tools. */
+function refuseWithoutSystem(template: ChatTemplate): void {
+  const refusal = systemRefusal(template);
+  if (refusal === null) return;
+  throw new InvalidSpec([
+    {
+      path: 'model.chat_template',
+      problem: `${refusal}, and the prompt of each episode begins with one`,
+      fix: 'name a chat template of this model that has a system message, for example one that puts it before the first user message',
+    },
+  ]);
 }
 
 function refuseLongerEpisodes({ generator }: RunSpec, { path, outline }: ModelFolder): void {

@@ -1,9 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { loadChatTemplate } from '../../src/episode/chat-template.js';
+import { loadChatTemplate, systemRefusal } from '../../src/episode/chat-template.js';
 import { observationTokens, stopTokens, turnText } from '../../src/episode/conversation.js';
 import { loadTokenizer } from '../../src/episode/tokenizer.js';
 import { hermes } from './fixtures.js';
+import { coderOf } from './model-families.js';
 
 const tokenizer = loadTokenizer(readFileSync('presets/tokenizers/small/tokenizer.json'));
 const small = loadChatTemplate(
@@ -90,6 +91,34 @@ describe('a chat template', () => {
     expect(thinking.dropsThinking()).toBe(true);
     expect(small).toMatchObject({ opensThinking: false, mayThink: false });
     expect(small.dropsThinking()).toBe(false);
+  });
+
+  test('of gpt-oss drops the thinking that stands beside a turn, and that of Mistral keeps it', () => {
+    expect(coderOf('gpt_oss').template.dropsThinking()).toBe(true);
+    for (const name of ['hermes', 'llama_json', 'mistral'] as const)
+      expect(coderOf(name).template.dropsThinking()).toBe(false);
+  });
+
+  test('saved with the line ends of Windows gives the same prompts', () => {
+    const source = readFileSync('presets/tokenizers/small/chat_template.jinja', 'utf8');
+    const windows = loadChatTemplate(source.replaceAll('\n', '\r\n'), tokenizer);
+    const messages = [{ role: 'user' as const, content: 'a\r\nb' }];
+    expect(windows.prompt(messages)).toBe(small.prompt(messages));
+    expect(windows.between('c\r\n', true)).toBe(small.between('c\r\n', true));
+  });
+
+  test('that takes no system message, or leaves it out, is found', () => {
+    const of = (system: string) =>
+      loadChatTemplate(
+        `{%- for m in messages %}{%- if m.role == 'system' %}${system}{%- else %}{{- m.content + '<|im_end|>' }}{%- endif %}{%- endfor %}`,
+        tokenizer,
+      );
+    expect(systemRefusal(of("{{- raise_exception('System role not supported') }}"))).toMatch(
+      /refuses a system message: .*System role not supported/,
+    );
+    expect(systemRefusal(of(''))).toBe('it leaves out a system message');
+    expect(systemRefusal(of('{{- m.content }}'))).toBeNull();
+    expect(systemRefusal(small)).toBeNull();
   });
 
   test('gives the task’s date if the template asks for the current time', () => {

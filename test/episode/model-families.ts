@@ -46,6 +46,7 @@ const families: Record<ToolFormatName, Family> = {
     ),
     // The last turn of a conversation is closed with another token than earlier ones, whose token also ends a message within a turn.
     template: `{%- for m in messages %}{%- if m.role == 'assistant' %}
+{%- if m.thinking and loop.last and not add_generation_prompt %}{{- '<|start|>assistant<|channel|>analysis<|message|>' + m.thinking + '<|end|>' }}{%- endif %}
 {{- '<|start|>assistant<|channel|>final<|message|>' + m.content }}
 {%- if loop.last and not add_generation_prompt %}{{- '<|return|>' }}{%- else %}{{- '<|end|>' }}{%- endif %}
 {%- else %}{{- '<|start|>' + m.role + '<|message|>' + m.content + '<|end|>' }}{%- endif %}{%- endfor %}

@@ -1,6 +1,7 @@
 // Calls between tags: `<tool_call>{"name": …}</tool_call>` (Hermes, Qwen2.5, Qwen3) and `<function=name><parameter=key>value</parameter>`
 // within the same tags (Qwen3-Coder, Qwen3.5). Either form is read from a model of the other one: each has one meaning.
 import { callsInJson } from './json-call.js';
+import { doneMark } from './marks.js';
 import { JsonEnds } from './json-ends.js';
 import { type ReadStretch, stretchOf, type TurnContext, type TurnPiece } from './turn-piece.js';
 import { scanTurn, skipped } from './turn-scanner.js';
@@ -9,7 +10,7 @@ import { XmlCalls } from './xml-call.js';
 const marks = /<tool_call>|<function_call>|<function=/;
 const openings = /<(tool_call|function_call)>\s*(?:```(?:json|xml)?\s*)?/y;
 /** Where a call ends that has no closing tag: it was the stop string, or the model forgot it. */
-const looseEnds = /<tool_call>|<function_call>|<done>|<\|/g;
+const looseEnds = new RegExp(`<tool_call>|<function_call>|${doneMark}|<\\|`, 'g');
 
 export function taggedCalls(text: string, context: TurnContext): TurnPiece[] {
   return scanTurn(text, context, { marks, readCall: taggedReader(text, context) });

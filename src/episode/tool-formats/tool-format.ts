@@ -1,5 +1,6 @@
 // The forms in which models write tool calls. A run has one: its prompt teaches it, and its turns are read by it.
 import { harmonyCalls } from './harmony-calls.js';
+import { doneMark } from './marks.js';
 import { llamaCalls } from './llama-calls.js';
 import { mistralCalls } from './mistral-calls.js';
 import { type ToolFormatName, toolFormatNames } from '../../spec/tool-format-names.js';
@@ -21,7 +22,7 @@ export interface ToolFormat {
   closers: readonly string[];
   /** Texts of tokens that end a message within a turn: generation goes on behind them, also where a template closes turns with them. */
   messageEnds: readonly string[];
-  /** Texts of tokens that a turn is made of. */
+  /** Texts of tokens that a turn is made of, beside those of thinking and of the end. */
   marks: readonly string[];
   piecesOf(text: string, context: TurnContext): TurnPiece[];
   /** Text of a call, which `piecesOf` reads as this call. */
@@ -50,7 +51,7 @@ const formats: Record<ToolFormatName, Omit<ToolFormat, 'name' | 'id'> & { versio
       skyrl: hermesCall(exampleCall, spacedJson),
       short: hermesCall({ name: 'tool', arguments: { arg: 'value' } }),
     },
-    stops: ['</tool_call>', '<done>'],
+    stops: ['</tool_call>', doneMark],
     closers: [],
     messageEnds: [],
     marks: ['<tool_call>', '</tool_call>', '<function_call>', '</function_call>'],
@@ -59,7 +60,7 @@ const formats: Record<ToolFormatName, Omit<ToolFormat, 'name' | 'id'> & { versio
   qwen_xml: {
     version: 1,
     ...writtenBy(xmlCall),
-    stops: ['</tool_call>', '<done>'],
+    stops: ['</tool_call>', doneMark],
     closers: [],
     messageEnds: [],
     marks: ['<tool_call>', '</tool_call>', '<function_call>', '</function_call>'],
@@ -69,7 +70,7 @@ const formats: Record<ToolFormatName, Omit<ToolFormat, 'name' | 'id'> & { versio
     version: 1,
     ...writtenBy(llamaCall),
     turnText: llamaTurn,
-    stops: ['<done>'],
+    stops: [doneMark],
     closers: ['<|eom_id|>'],
     messageEnds: [],
     marks: ['<|python_tag|>', '<|eom_id|>'],
@@ -78,17 +79,17 @@ const formats: Record<ToolFormatName, Omit<ToolFormat, 'name' | 'id'> & { versio
   mistral: {
     version: 1,
     ...writtenBy(mistralCall),
-    stops: ['<done>'],
+    stops: [doneMark],
     closers: [],
     messageEnds: [],
-    marks: ['[TOOL_CALLS]', '[ARGS]', '[CALL_ID]', '[THINK]', '[/THINK]'],
+    marks: ['[TOOL_CALLS]', '[ARGS]', '[CALL_ID]'],
     piecesOf: mistralCalls,
   },
   gpt_oss: {
     version: 1,
     ...writtenBy(harmonyCall),
     turnText: harmonyTurn,
-    stops: ['<done>'],
+    stops: [doneMark],
     closers: ['<|call|>', '<|return|>'],
     messageEnds: ['<|end|>'],
     marks: harmonyMarks,

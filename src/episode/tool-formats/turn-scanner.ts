@@ -1,5 +1,6 @@
 // Divides a turn into thinking, text and calls, for formats whose calls begin with a mark. A mark within a call's value or within thinking is
 // none.
+import { thinkingMarks } from './marks.js';
 import type { ReadStretch, TurnContext, TurnPiece } from './turn-piece.js';
 
 interface ScannedFormat {
@@ -9,8 +10,6 @@ interface ScannedFormat {
   readCall: (start: number) => ReadStretch | null;
 }
 
-const thinkingTags = ['think', 'thinking'].map((tag) => [`<${tag}>`, `</${tag}>`] as const);
-const thinkingMarks = [...thinkingTags, ['[THINK]', '[/THINK]'] as const];
 const literal = (text: string): string => text.replace(/[.*+?^${}()|[\]\\/-]/g, '\\$&');
 const openings = thinkingMarks.map(([open]) => literal(open)).join('|');
 const closings = thinkingMarks.map(([, close]) => literal(close)).join('|');
