@@ -1,8 +1,7 @@
 // Turns a demonstration into tokens with a loss mask.
 //
 // Invariant: a demonstration has the same tokens as an episode in which the model writes the same text.
-import { isObject, parseJson } from '../base/json.js';
-import { errorText } from '../environments/tool-results.js';
+import { isObject, numberIn, parseJson } from '../base/json.js';
 import type { SamplingPlan } from '../spec/records/parts.js';
 import type { Demonstration, ToolSpec } from '../spec/records/task.js';
 import { observationTokens, promptTokens, type TextCoder, turnTokens } from './conversation.js';
@@ -73,11 +72,18 @@ function isErrorText(text: string): boolean {
   if (!text.startsWith('{')) return false;
   try {
     const value = parseJson(text);
-    // A result may have the key to say that there is none.
-    return isObject(value) && errorText(value['error']) !== null;
+    return isObject(value) && hasWords(value['error']);
   } catch {
     return false;
   }
+}
+
+/** A result may have the key to say that there is no error: null, false, or an object without a word. */
+function hasWords(error: unknown): boolean {
+  if (typeof error === 'string') return error.trim() !== '';
+  if (Array.isArray(error)) return error.some(hasWords);
+  if (!isObject(error)) return error === true;
+  return Object.values(error).some((part) => hasWords(part) || numberIn(part) !== null);
 }
 
 /** Throws an Error if a turn cannot be written in the format. */

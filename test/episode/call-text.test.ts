@@ -186,6 +186,25 @@ describe('a demonstration', () => {
     expect(coder.tokenizer.decode(tokens)).toContain('Tool result:\n{"sky":"blue"');
   });
 
+  test.each([
+    ['{"error":"no such city"}', true],
+    ['{"error":{"code":404,"message":null}}', true],
+    ['{"error":["a"],"v":1.0}', true],
+    ['Error: no such city', true],
+    ['{"error":true}', true],
+    ['{"error":null}', false],
+    ['{"error":false}', false],
+    ['{"error":""}', false],
+    ['{"error":{"error_type":null,"message":null}}', false],
+    ['{"error":[]}', false],
+  ])('shows the result %s as an error: %j', async (content, isError) => {
+    const [user, asked, , said] = demonstration.messages;
+    const messages = [user!, asked!, { role: 'tool' as const, content }, said!];
+    const coder = coderOf('hermes');
+    const { tokens } = await tokenizeDemonstration(coder, { ...demonstration, messages }, tools, sampling);
+    expect(coder.tokenizer.decode(tokens)).toContain(`${isError ? 'Error: ' : 'Tool result:\n'}${content}`);
+  });
+
   test('that cannot be written is refused with the reason', () => {
     const refusal = (name: (typeof toolFormatNames)[number], content: string) => () =>
       refuseUnwritable(

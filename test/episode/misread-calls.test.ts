@@ -120,6 +120,11 @@ describe('a parameter of Qwen3-Coder', () => {
       expect(act(xml('note', value), 'qwen_xml').asked).toEqual(call({ note: value }));
   });
 
+  test('may have its name in quotes', () => {
+    const quoted = xml('id', '3').replace('=refund', '="refund"').replace('=id', "='id'");
+    expect(act(quoted, 'qwen_xml').asked).toEqual(call({ id: 3 }));
+  });
+
   test('does not reach into the next call', () => {
     const open = '<tool_call>\n<function=refund>\n<parameter=note>\nParis\n</function>\n</tool_call>\n';
     const { asked, others } = act(open + xml('id', '3'), 'qwen_xml');
@@ -149,6 +154,7 @@ describe('Llama', () => {
     `{"calls": [ // steps\n${refund}\n]} <done>`,
     `["first",\n${refund}\n] <done>`,
     `{"calls": [\n${refund}\n <done>`,
+    '{"name": "refund", "parameters": {"type": "object", "properties": {"id": {}}}} <done>',
   ])('does not carry out a call that its answer quotes: %j', (text) =>
     expect(act(text, 'llama_json')).toMatchObject({ asked: null, isDone: true }),
   );

@@ -1,5 +1,6 @@
 // Calls of Llama 3: bare JSON, `{"name": …, "parameters": {…}}`, at the beginning of a line, or behind `<|python_tag|>`.
 import { isObject, parseJson } from '../../base/json.js';
+import { propertiesOf } from '../schema-type.js';
 import { callOf, nameKeys } from './json-call.js';
 import { JsonEnds } from './json-ends.js';
 import {
@@ -79,12 +80,19 @@ function callsAt(
 }
 
 function isMeant(value: unknown, context: TurnContext): boolean {
-  if (!isObject(value)) return false;
+  if (!isObject(value) || isSchema(value['parameters'], value['name'], context)) return false;
   return (
     ['parameters', 'arguments'].some((key) => Object.hasOwn(value, key)) ||
     nameKeys.some((key) => context.tools.some(({ name }) => name === value[key])) ||
     isMeant(value['function'], context)
   );
+}
+
+/** A model that repeats how a tool is declared does not call it. */
+function isSchema(given: unknown, name: unknown, { tools }: TurnContext): boolean {
+  if (!isObject(given) || given['type'] !== 'object' || !isObject(given['properties'])) return false;
+  const tool = tools.find((one) => one.name === name);
+  return !Object.hasOwn(propertiesOf(tool?.input_schema), 'properties');
 }
 
 /** JSON that is no call is text in whole: a call that it quotes on a line of its own is not carried out. Null: it is no JSON. */

@@ -3,6 +3,7 @@
 import { callsInJson } from './json-call.js';
 import { doneMark } from './marks.js';
 import { JsonEnds } from './json-ends.js';
+import { Places } from './places.js';
 import { type ReadStretch, stretchOf, type TurnContext, type TurnPiece } from './turn-piece.js';
 import { scanTurn, skipped } from './turn-scanner.js';
 import { XmlCalls } from './xml-call.js';
@@ -30,7 +31,8 @@ export function callStretches(text: string, context: TurnContext): (ReadStretch 
 }
 
 function taggedReader(text: string, { tools }: TurnContext): (start: number) => ReadStretch {
-  const turn = { text, json: new JsonEnds(text), xml: new XmlCalls(text, tools) };
+  const loose = new Places(text, looseEnds);
+  const turn = { text, json: new JsonEnds(text), xml: new XmlCalls(text, tools), loose };
   return (start) => readTagged(turn, start);
 }
 
@@ -38,9 +40,11 @@ interface TaggedTurn {
   text: string;
   json: JsonEnds;
   xml: XmlCalls;
+  loose: Places;
 }
 
-function readTagged({ text, json, xml }: TaggedTurn, start: number): ReadStretch {
+function readTagged(turn: TaggedTurn, start: number): ReadStretch {
+  const { text, json, xml } = turn;
   openings.lastIndex = start;
   const opening = openings.exec(text);
   const tag = opening?.[1] ?? 'tool_call';
@@ -49,15 +53,15 @@ function readTagged({ text, json, xml }: TaggedTurn, start: number): ReadStretch
   const malformed = (end: number, problem: string): ReadStretch => stretchOf(text, start, end, [{ problem }]);
   if (text.startsWith('<function=', body)) {
     const { read, end } = xml.at(body);
-    if ('problem' in read) return malformed(endAt(text, Math.max(end, body), close), read.problem);
+    if ('problem' in read) return malformed(endAt(turn, Math.max(end, body), close), read.problem);
     return stretchOf(text, start, behind(text, end, close) ?? end, [read]);
   }
   const isJson = text[body] === '{' || text[body] === '[';
   const end = isJson ? json.behind(body) : null;
-  if (end === null) return malformed(endAt(text, body, close), 'the tool call is not valid JSON');
+  if (end === null) return malformed(endAt(turn, body, close), 'the tool call is not valid JSON');
   const closed = behind(text, end, close);
   if (closed === null) {
-    const region = endAt(text, end, close);
+    const region = endAt(turn, end, close);
     if (text.startsWith(close, region - close.length))
       return malformed(region, 'the tool call has text behind its JSON');
   }
@@ -71,9 +75,8 @@ function behind(text: string, from: number, close: string): number | null {
 }
 
 /** Index behind the closing tag, or where a call without one ends. */
-function endAt(text: string, from: number, close: string): number {
-  looseEnds.lastIndex = from;
-  const loose = looseEnds.exec(text)?.index ?? text.length;
+function endAt({ text, loose: ends }: TaggedTurn, from: number, close: string): number {
+  const loose = ends.from(from) ?? text.length;
   const closing = text.slice(from, loose).indexOf(close);
   return closing >= 0 ? from + closing + close.length : loose;
 }

@@ -1,5 +1,6 @@
 // Reads a call of Qwen3-Coder's form: `<function=name>`, `<parameter=key>` newline value newline `</parameter>` …, `</function>`.
 import type { JsonSchemaObject, ToolSpec } from '../../spec/records/task.js';
+import { Places } from './places.js';
 import { propertiesOf } from '../schema-type.js';
 import { valueOfType } from './typed-value.js';
 import type { ReadCall } from './turn-piece.js';
@@ -19,19 +20,20 @@ export interface ReadXmlCall {
 }
 
 export class XmlCalls {
-  /** Indices of the closing tags of parameters: found once, whatever the number of calls. */
-  #closings: number[] | undefined;
+  readonly #closings: Places;
 
   constructor(
     private readonly text: string,
     private readonly tools: readonly ToolSpec[],
-  ) {}
+  ) {
+    this.#closings = new Places(text, parameterEnd);
+  }
 
   /** `start`: index of `<function=`. */
   at(start: number): ReadXmlCall {
     const { text, tools } = this;
     functionTag.lastIndex = start;
-    const name = functionTag.exec(text)?.[1]?.trim();
+    const name = nameIn(functionTag.exec(text));
     if (!name) return failed('the tag <function=NAME> has no name', start);
     const schema = tools.find((tool) => tool.name === name)?.input_schema;
     const given = new Map<string, unknown>();
@@ -44,7 +46,7 @@ export class XmlCalls {
           end: functionEnd.lastIndex,
         };
       parameterTag.lastIndex = position;
-      const key = parameterTag.exec(text)?.[1]?.trim();
+      const key = nameIn(parameterTag.exec(text));
       if (!key)
         return failed('the tool call needs <parameter=NAME> … </parameter>, then </function>', position);
       const begin = parameterTag.lastIndex;
@@ -66,8 +68,7 @@ export class XmlCalls {
     given: ReadonlyMap<string, unknown>,
     key: string,
   ): [end: number, next: number] | null {
-    this.#closings ??= [...this.text.matchAll(parameterEnd)].map(({ index }) => index);
-    const closing = firstFrom(this.#closings, begin);
+    const closing = this.#closings.from(begin);
     if (closing === undefined) return null;
     const known = Object.keys(propertiesOf(schema));
     for (const { index, 1: other } of this.text.slice(begin, closing).matchAll(nextTag)) {
@@ -82,21 +83,15 @@ export class XmlCalls {
   }
 }
 
-/** The first of the sorted numbers that is not below `from`. */
-function firstFrom(sorted: readonly number[], from: number): number | undefined {
-  let [low, high] = [0, sorted.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((sorted[middle] as number) < from) low = middle + 1;
-    else high = middle;
-  }
-  return sorted[low];
-}
-
 /** The value without the line breaks that the form puts around it. */
 function withoutFrame(written: string): string {
   const isWindows = written.startsWith('\r\n');
   return written.replace(/^\r?\n/, '').replace(isWindows ? /\r?\n$/ : /\n$/, '');
+}
+
+/** Models put a name in quotes as in XML, too. */
+function nameIn(tag: RegExpExecArray | null): string | undefined {
+  return tag?.[1]?.trim().replace(/^(["'])(.*)\1$/, '$2');
 }
 
 function failed(problem: string, end: number): ReadXmlCall {
