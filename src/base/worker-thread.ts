@@ -14,13 +14,23 @@ export interface WorkerThread<Input, Output> {
   end(): Promise<void>;
 }
 
-/** `entry`: a module that calls `answerCalls`. `deadlineMs`: limit for one call. */
+interface ThreadOptions {
+  /** Limit for one call. */
+  deadlineMs: number;
+  signal?: AbortSignal | undefined;
+  /** What the entry module reads as `workerData`. */
+  workerData?: unknown;
+}
+
+/** `entry`: a module that calls `answerCalls`. */
 export function startThread<Input, Output>(
   entry: URL,
-  { deadlineMs, signal }: { deadlineMs: number; signal?: AbortSignal | undefined },
+  { deadlineMs, signal, workerData }: ThreadOptions,
 ): WorkerThread<Input, Output> {
   const name = entry.pathname.replace(/.*\//, '');
-  const worker = new Worker(entry);
+  const worker = new Worker(entry, { workerData });
+  // A thread that waits for calls does not keep the process alive; a running call's timer does.
+  worker.unref();
   const failed = new AbortController();
   const stopped = joinSignals([failed.signal, ...(signal ? [signal] : [])]);
   worker.once('error', (error) => failed.abort(error));

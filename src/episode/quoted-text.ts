@@ -1,5 +1,6 @@
 // Quotes the added tokens in text from outside, so that nobody else speaks as the system: `<|im_start|>` in a tool's result must not become the
 // token that opens a message. A quoted token is written with two private characters around its number; templates leave them as they are.
+import type { TokenizerFile } from './token-bytes.js';
 
 const [open, close] = ['\u{F0F1E}', '\u{F0F1F}'];
 const quoted = new RegExp(`${open}(\\d+)${close}`, 'gu');
@@ -54,11 +55,6 @@ export class TextQuotes {
       )
       .filter((part) => part.text !== '');
   }
-}
-
-export interface TokenizerFile {
-  added_tokens?: { content: string; special?: boolean }[];
-  model: { vocab?: Record<string, number> | [string, number][]; unk_token?: string | null };
 }
 
 /** Texts of the added tokens that steer a model, longest first; not those that stand for runs of spaces or for plain words. */

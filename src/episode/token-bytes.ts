@@ -1,10 +1,10 @@
 // Computes the bytes of each token of a tokenizer, so that the engine can find a stop string that ends inside a token. A token may be only
 // a part of a character. The joined bytes of tokens always equal the bytes of the decoded text.
 
-/** The parts of `tokenizer.json` that are read here. */
-interface TokenizerFile {
-  model: { type?: string; vocab?: Record<string, number> | [string, number][] };
-  added_tokens?: { id: number; content: string }[];
+/** The parts of `tokenizer.json` that are read here and for quoted text. */
+export interface TokenizerFile {
+  model: { type?: string; vocab?: Record<string, number> | [string, number][]; unk_token?: string | null };
+  added_tokens?: { id: number; content: string; special?: boolean }[];
   decoder?: Coder | null;
   pre_tokenizer?: Coder | null;
 }
@@ -18,10 +18,9 @@ interface Coder {
 }
 
 /** Bytes by id, up to the highest id; an unused id is empty. Throws an Error on tokenizers whose tokens are not bytes (WordPiece). */
-export function tokenBytes(tokenizerJson: string): Uint8Array[] {
-  const file = JSON.parse(tokenizerJson) as TokenizerFile;
+export function tokenBytes(file: TokenizerFile): Uint8Array[] {
   const bytesOf = coderOf(file);
-  const bytes: Uint8Array[] = Array.from({ length: tokenCount(tokenizerJson) }, () => new Uint8Array());
+  const bytes: Uint8Array[] = Array.from({ length: countOf(file) }, () => new Uint8Array());
   for (const [token, id] of vocabularyOf(file.model)) bytes[id] = bytesOf(token);
   // Added tokens come last, because the vocabulary may contain them too; an added token's text is taken unchanged.
   for (const { id, content } of file.added_tokens ?? []) bytes[id] = utf8(content);
@@ -30,7 +29,10 @@ export function tokenBytes(tokenizerJson: string): Uint8Array[] {
 
 /** The highest id in a `tokenizer.json`, plus one. Throws an Error if it has no vocabulary. */
 export function tokenCount(tokenizerJson: string): number {
-  const { model, added_tokens = [] } = JSON.parse(tokenizerJson) as TokenizerFile;
+  return countOf(JSON.parse(tokenizerJson) as TokenizerFile);
+}
+
+function countOf({ model, added_tokens = [] }: TokenizerFile): number {
   return (
     Math.max(
       highestId(vocabularyOf(model)),

@@ -1,22 +1,16 @@
 // Encodes and decodes with any Hugging Face `tokenizer.json`. Short pieces of text are cached, because prompts begin alike and tool results
 // repeat. Long texts are encoded in a worker thread. Text from outside is quoted first: the added tokens in it stay plain text.
-import { createRequire } from 'node:module';
-import { Worker } from 'node:worker_threads';
 import { Tokenizer as HubTokenizer } from '@huggingface/tokenizers';
-import {
-  controlTokens,
-  type TextPart,
-  TextQuotes,
-  type TokenizerFile,
-  withoutControlTokens,
-} from './quoted-text.js';
-import { tokenBytes } from './token-bytes.js';
+import { startThread, type WorkerThread } from '../base/worker-thread.js';
+import { controlTokens, type TextPart, TextQuotes, withoutControlTokens } from './quoted-text.js';
+import { tokenBytes, type TokenizerFile } from './token-bytes.js';
 
 /** Longer texts are encoded in a worker thread: 16 KB take about 15 ms, and the event loop must not block for 50 ms. */
 const maxInlineChars = 16 * 1024;
 const maxMemoChars = 4 * 1024;
 const memoEntries = 4096;
-const threadTimeoutMs = 60_000;
+const threadDeadlineMs = 60_000;
+const threadEntry = new URL('./tokenizer-thread.js', import.meta.url);
 
 export interface Tokenizer {
   readonly vocabSize: number;
@@ -29,12 +23,12 @@ export interface Tokenizer {
    * then it must be encoded here. Text without added tokens stays the same.
    */
   quote(text: string, allowed?: readonly string[]): string;
+  /** Text of the ids, including special tokens. */
+  decode(ids: readonly number[]): string;
   /** As `decode`, with quotes around what only looks like an added token. */
   decodeQuoted(ids: readonly number[]): string;
   /** The text without its quotes. */
   unquote(text: string): string;
-  /** Text of the ids, including special tokens. */
-  decode(ids: readonly number[]): string;
   /** Id of the added token with exactly this text. */
   addedToken(text: string): number | undefined;
   /** The longest added token at the start of the text. */
@@ -59,7 +53,7 @@ export function loadTokenizer(tokenizerJson: string | Uint8Array): Tokenizer {
   // Nothing matches `(?!)`.
   const between = isExact && tokens.length > 0 ? anyOf(tokens) : /(?!)/;
   let plain: HubTokenizer | undefined;
-  const thread = encodingThread(json);
+  const encodeInThread = encodingThread(json);
   let bytes: readonly Uint8Array[] | undefined;
 
   function encodeStretch(text: string): readonly number[] {
@@ -84,7 +78,7 @@ export function loadTokenizer(tokenizerJson: string | Uint8Array): Tokenizer {
 
   function encodePart({ text, plain: isPlain }: TextPart): readonly number[] {
     if (!isPlain) return text.split(between).flatMap(encodeStretch);
-    plain ??= build(withoutControlTokens(parsedFile(json)));
+    plain ??= build(withoutControlTokens(file));
     return plain.encode(text, { add_special_tokens: false }).ids;
   }
 
@@ -108,10 +102,10 @@ export function loadTokenizer(tokenizerJson: string | Uint8Array): Tokenizer {
   return {
     vocabSize: hub.get_vocab().size,
     encode,
-    // The thread also has the tokenizer for quoted text: to build it here would block the event loop.
+    // The tokenizer for quoted text is made in the thread: to make it here would block the event loop.
     encodeLong: (text) =>
       text.length > maxInlineChars || quotes.isQuoted(text)
-        ? thread(partsOf(text))
+        ? encodeInThread(text)
         : Promise.resolve().then(() => encode(text)),
     quote: (text, allowed = []) => quotes.quote(foldsText ? quotes.revealed(text) : text, allowed),
     decode,
@@ -129,7 +123,7 @@ export function loadTokenizer(tokenizerJson: string | Uint8Array): Tokenizer {
       return parts.join('');
     },
     unquote: (text) => quotes.unquote(text),
-    bytes: () => (bytes ??= tokenBytes(json)),
+    bytes: () => (bytes ??= tokenBytes(file)),
     addedToken: (text) => added.get(text),
     leadingAddedToken(text) {
       const found = byLength.find(([token]) => text.startsWith(token));
@@ -180,100 +174,31 @@ function dividingOf(file: object): { isExact: boolean; foldsText: boolean } {
   return { isExact: !foldsText && !reaches && !knowsFirst, foldsText };
 }
 
-// The thread's source is text instead of a file, so that it starts both from TypeScript sources and from the compiled tree.
-const threadSource = `
-const { parentPort, workerData } = require('node:worker_threads');
-const { Tokenizer } = require(workerData.library);
-const tokenizer = new Tokenizer(JSON.parse(workerData.json), {});
-let plain;
-parentPort.on('message', ({ id, parts, plainFile }) => {
-  try {
-    if (plainFile) plain = new Tokenizer(plainFile, {});
-    const ids = [];
-    for (const part of parts) {
-      const encoded = (part.plain ? plain : tokenizer).encode(part.text, { add_special_tokens: false }).ids;
-      for (const one of encoded) ids.push(one);
+/**
+ * Encodes one text after the other in one thread, which starts on first use and again after a failure. It does not keep the process alive.
+ */
+function encodingThread(json: string): (text: string) => Promise<readonly number[]> {
+  let thread: WorkerThread<string, readonly number[]> | null = null;
+  let before: Promise<unknown> = Promise.resolve();
+
+  async function encode(text: string): Promise<readonly number[]> {
+    thread ??= startThread(threadEntry, { deadlineMs: threadDeadlineMs, workerData: json });
+    const used = thread;
+    try {
+      return await used.call(text);
+    } catch (error) {
+      thread = null;
+      await used.end();
+      const { message } = error as Error;
+      throw new Error(`a text of ${text.length} characters could not be encoded: ${message}`, {
+        cause: error,
+      });
     }
-    parentPort.postMessage({ id, ids });
-  } catch (error) {
-    parentPort.postMessage({ id, problem: String(error) });
-  }
-});`;
-
-type ThreadReply = { id: number; ids: number[] } | { id: number; problem: string };
-
-/** Encodes in one thread, which starts on first use and again after a failure. It does not keep the process alive. */
-function encodingThread(json: string): (parts: readonly TextPart[]) => Promise<number[]> {
-  interface Waiting {
-    resolve: (ids: number[]) => void;
-    reject: (error: Error) => void;
-    timer: NodeJS.Timeout;
-  }
-  const waiting = new Map<number, Waiting>();
-  let worker: Worker | null = null;
-  let hasPlain = false;
-  let nextId = 0;
-
-  function settle(id: number, act: (waiter: Waiting) => void): void {
-    const waiter = waiting.get(id);
-    if (!waiter) return;
-    waiting.delete(id);
-    clearTimeout(waiter.timer);
-    if (waiting.size === 0) worker?.unref();
-    act(waiter);
   }
 
-  function failAll(error: Error): void {
-    worker = null;
-    for (const id of [...waiting.keys()]) settle(id, ({ reject }) => reject(error));
-  }
-
-  function start(): Worker {
-    const library = createRequire(import.meta.url).resolve('@huggingface/tokenizers');
-    hasPlain = false;
-    const started = new Worker(threadSource, {
-      eval: true,
-      workerData: { json, library },
-    });
-    started.on('message', (reply: ThreadReply) =>
-      settle(reply.id, ({ resolve, reject }) =>
-        'ids' in reply
-          ? resolve(reply.ids)
-          : reject(new Error(`the text could not be encoded: ${reply.problem}`)),
-      ),
-    );
-    started.on('error', (error: Error) => failAll(error));
-    started.on('exit', () => {
-      if (worker === started) failAll(new Error('the tokenizer thread ended'));
-    });
-    return started;
-  }
-
-  return (parts) =>
-    new Promise((resolve, reject) => {
-      worker ??= start();
-      worker.ref();
-      const id = nextId++;
-      const timer = setTimeout(
-        () =>
-          settle(id, () =>
-            reject(
-              new Error(
-                `a text of ${lengthOf(parts)} characters was not encoded within ${threadTimeoutMs} ms`,
-              ),
-            ),
-          ),
-        threadTimeoutMs,
-      );
-      waiting.set(id, { resolve, reject, timer });
-      // It is made and sent once, when it is first needed.
-      const isWanting = !hasPlain && parts.some(({ plain }) => plain);
-      hasPlain ||= isWanting;
-      const plainFile = isWanting ? { plainFile: withoutControlTokens(parsedFile(json)) } : {};
-      worker.postMessage({ id, parts, ...plainFile });
-    });
-}
-
-function lengthOf(parts: readonly TextPart[]): number {
-  return parts.reduce((sum, { text }) => sum + text.length, 0);
+  return (text) => {
+    const ids = before.then(() => encode(text));
+    before = ids.catch(() => undefined);
+    return ids;
+  };
 }

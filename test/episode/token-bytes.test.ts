@@ -1,10 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { tokenBytes, tokenCount } from '../../src/episode/token-bytes.js';
+import { tokenBytes, tokenCount, type TokenizerFile } from '../../src/episode/token-bytes.js';
 import { loadTokenizer } from '../../src/episode/tokenizer.js';
 
 const small = readFileSync('presets/tokenizers/small/tokenizer.json', 'utf8');
 
+const bytesIn = (json: string) => tokenBytes(JSON.parse(json) as TokenizerFile);
 const text = (bytes: readonly Uint8Array[]): string => Buffer.concat(bytes).toString('utf8');
 
 describe('the bytes of tokens', () => {
@@ -20,7 +21,7 @@ describe('the bytes of tokens', () => {
   });
 
   test('cover all 256 bytes of a byte-level vocabulary, each once', () => {
-    const single = tokenBytes(small).filter(({ length }) => length === 1);
+    const single = bytesIn(small).filter(({ length }) => length === 1);
     expect(new Set(single.map(([byte]) => byte)).size).toBe(256);
   });
 
@@ -47,7 +48,7 @@ describe('the bytes of tokens', () => {
         ],
       },
     });
-    const bytes = tokenBytes(json);
+    const bytes = bytesIn(json);
     expect(tokenCount(json)).toBe(8);
     expect(bytes).toHaveLength(8);
     expect(text([bytes[1]!, bytes[5]!, bytes[7]!])).toBe(' ab</s>');
@@ -60,6 +61,6 @@ describe('the bytes of tokens', () => {
       model: { type: 'WordPiece', vocab: { a: 0 } },
       decoder: { type: 'WordPiece' },
     });
-    expect(() => tokenBytes(json)).toThrow(/WordPiece/);
+    expect(() => bytesIn(json)).toThrow(/WordPiece/);
   });
 });

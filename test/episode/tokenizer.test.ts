@@ -7,6 +7,14 @@ import { loadTokenizer } from '../../src/episode/tokenizer.js';
 const json = readFileSync('presets/tokenizers/small/tokenizer.json');
 const tokenizer = loadTokenizer(json);
 
+/** The tokenizer with this many further pieces, as large as those of real models. */
+function withPieces(count: number): string {
+  const file = JSON.parse(json.toString()) as { model: { vocab: Record<string, number> } };
+  const first = Object.keys(file.model.vocab).length + 100;
+  for (let n = 0; n < count; n++) file.model.vocab[`piece-${n}-of-many`] = first + n;
+  return JSON.stringify(file);
+}
+
 const lowercase = { normalizer: { type: 'Lowercase' } };
 const longer = {
   ...{ id: 1024, content: '<|im_start|><|', single_word: false },
@@ -83,6 +91,34 @@ describe('a tokenizer', () => {
       const later = Array.from({ length: 20 }, (_, index) => timed(`<|im_start|>${long}<|im_end|>${index}`));
       expect(Math.min(...later)).toBeLessThan(first / 5);
     });
+  });
+
+  test('makes the tokenizer for quoted text in a thread, without blocking the event loop', async () => {
+    const large = withPieces(60_000);
+    const text = tokenizer.quote('a result says <|im_end|>');
+    const stalls: number[] = [];
+    // Other processes may stall this one too, but hardly each time.
+    for (let time = 0; time < 3; time++) {
+      const own = loadTokenizer(large);
+      let [longest, last] = [0, performance.now()];
+      const timer = setInterval(() => {
+        longest = Math.max(longest, performance.now() - last);
+        last = performance.now();
+      }, 1);
+      await own.encodeLong(text);
+      clearInterval(timer);
+      stalls.push(longest);
+    }
+    const begun = performance.now();
+    loadTokenizer(large).encode(text);
+    expect(Math.min(...stalls)).toBeLessThan((performance.now() - begun) / 4);
+  });
+
+  test('encodes many texts at a time, each as if it were alone', async () => {
+    const texts = Array.from({ length: 20 }, (_, n) => tokenizer.quote(`${n} <|im_end|>`));
+    expect(await Promise.all(texts.map((text) => tokenizer.encodeLong(text)))).toEqual(
+      texts.map((text) => tokenizer.encode(text)),
+    );
   });
 
   test('says what is wrong with a file that is no tokenizer', () => {
