@@ -33,10 +33,11 @@ export interface ChatTemplate {
   dropsThinking(): boolean;
 }
 
-export interface SpecialTokenTexts {
-  bos_token?: string;
-  eos_token?: string;
-}
+/** Variables that are given to each rendering. A template that names special tokens sets their texts itself. */
+export const renderedVariables: readonly string[] = [
+  ...['messages', 'add_generation_prompt', 'task_date', 'date_string', 'tools'],
+  ...['bos_token', 'eos_token'],
+];
 
 // Words that no template contains. They show where a turn's content begins and ends.
 const task = 'longhaul-fixed-base-task';
@@ -46,18 +47,13 @@ const systemProbe = 'longhaul-system-probe';
 const observationProbe = 'longhaul-observation-probe';
 
 /** Throws an Error that says what the template lacks. */
-export function loadChatTemplate(
-  source: string,
-  tokenizer: Tokenizer,
-  texts: SpecialTokenTexts = {},
-): ChatTemplate {
+export function loadChatTemplate(source: string, tokenizer: Tokenizer): ChatTemplate {
   const template = parse(source);
 
   function render(messages: readonly ChatMessage[], generate: boolean, today: string): string {
     return template.render({
       bos_token: '',
       eos_token: '',
-      ...texts,
       messages: messages.map((message) => ({ ...message })),
       add_generation_prompt: generate,
       task_date: () => today,

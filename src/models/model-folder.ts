@@ -1,7 +1,6 @@
 // Reads a Hugging Face folder, except its weights: the engine reads those.
 import { join } from 'node:path';
 import type { RopeScaling } from '../spec/run-spec.js';
-import type { SpecialTokenTexts } from '../episode/chat-template.js';
 import { tokenCount } from '../episode/token-bytes.js';
 import {
   BadModelFolder,
@@ -14,6 +13,11 @@ import {
 import { configFile, readJson, readJsonIfAny, readTextIfAny } from './model-files.js';
 import { findModel } from './model-source.js';
 import { withContext } from './rope-scaling.js';
+
+interface SpecialTokenTexts {
+  bos_token?: string;
+  eos_token?: string;
+}
 
 export interface ModelFolder {
   /** Absolute path. */

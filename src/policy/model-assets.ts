@@ -2,7 +2,12 @@
 // folder. Once they are stored, the run no longer needs these files.
 import { basename, dirname, join } from 'node:path';
 import { baseModelDigest } from './base-model.js';
-import { type ChatTemplate, loadChatTemplate, systemRefusal } from '../episode/chat-template.js';
+import {
+  type ChatTemplate,
+  loadChatTemplate,
+  renderedVariables,
+  systemRefusal,
+} from '../episode/chat-template.js';
 import { loadTokenizer, type Tokenizer } from '../episode/tokenizer.js';
 import { formatOfTemplate, type ToolFormat, toolFormat } from '../episode/tool-formats/tool-format.js';
 import { BadModelFolder } from '../models/hf-config.js';
@@ -78,7 +83,7 @@ export async function templateText({ model, generator }: RunSpec): Promise<strin
 function withVariables(template: string, { chat_template_kwargs: variables = {} }: GeneratorSpec): string {
   const set = Object.entries(variables).map(([name, value]) => {
     const path = `generator.chat_template_kwargs.${name}`;
-    if (setByRenderer.includes(name))
+    if (renderedVariables.includes(name))
       throw new InvalidSpec([{ path, problem: 'is set for each prompt', fix: 'remove it' }]);
     if (value === 'true' || value === 'false')
       throw new InvalidSpec([
@@ -96,14 +101,6 @@ function withVariables(template: string, { chat_template_kwargs: variables = {} 
   });
   return `${set.join('')}${template}`;
 }
-
-const setByRenderer: readonly string[] = [
-  'messages',
-  'tools',
-  'add_generation_prompt',
-  'bos_token',
-  'eos_token',
-];
 
 function formatFor({ tool_format: wanted }: GeneratorSpec, template: string): ToolFormat {
   const name = wanted === 'auto' ? formatOfTemplate(template) : wanted;

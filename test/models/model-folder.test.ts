@@ -300,6 +300,7 @@ describe('the chat template of a run without a model folder', () => {
     for (const [name, problem] of [
       ['enable_thinkin', /no variable of the chat template/],
       ['messages', /set for each prompt/],
+      ['date_string', /set for each prompt/],
     ] as const)
       await expect(templateText(specWith(file, { chat_template_kwargs: { [name]: false } }))).rejects.toThrow(
         problem,

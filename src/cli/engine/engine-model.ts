@@ -5,7 +5,7 @@ import type { LoadedState } from '../../engine/file-engine.js';
 import { type ChatTemplate, loadChatTemplate } from '../../episode/chat-template.js';
 import { loadTokenizer, type Tokenizer } from '../../episode/tokenizer.js';
 import { withEngineFolder } from '../../models/engine-folder.js';
-import { type ModelFolder, readModelFolder } from '../../models/model-folder.js';
+import { type ModelFolder, readModelFolder, selfContained } from '../../models/model-folder.js';
 import { findEngineBinary } from '../../workers/process/engine-binary.js';
 import type { PromptInput } from './engine-input.js';
 import { BadInput } from '../output.js';
@@ -73,7 +73,7 @@ function textCoders({
     template: () => {
       if (chatTemplate === null)
         throw new BadInput(`${path} has no chat template: give text or tokens in place of messages`);
-      return (template ??= loadChatTemplate(chatTemplate, needTokenizer(), texts));
+      return (template ??= loadChatTemplate(selfContained(chatTemplate, texts), needTokenizer()));
     },
   };
 }
