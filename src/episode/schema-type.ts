@@ -1,7 +1,8 @@
 // Writes the type that a JSON Schema describes in the short form of a signature. A server's schema may be anything, also no schema at all.
 import { isObject, numberIn, writeJson } from '../base/json.js';
 
-const shortTypes = new Map([
+/** Names in signatures, by JSON Schema's names. */
+export const shortTypes: ReadonlyMap<string, string> = new Map([
   ['string', 'str'],
   ['integer', 'int'],
   ['number', 'float'],

@@ -12,6 +12,12 @@ const memoEntries = 4096;
 const threadDeadlineMs = 60_000;
 const threadEntry = new URL('./tokenizer-thread.js', import.meta.url);
 
+/** A part of a decoded text: a control token, or the text between two of them. */
+export interface DecodedPart {
+  text: string;
+  isControl: boolean;
+}
+
 export interface Tokenizer {
   readonly vocabSize: number;
   /** Ids of a text. Added tokens in it become their ids, except in quoted parts. A long text blocks the event loop. */
@@ -25,10 +31,8 @@ export interface Tokenizer {
   quote(text: string, allowed?: readonly string[]): string;
   /** Text of the ids, including special tokens. */
   decode(ids: readonly number[]): string;
-  /** As `decode`, with quotes around what only looks like an added token. */
-  decodeQuoted(ids: readonly number[]): string;
-  /** The text without its quotes. */
-  unquote(text: string): string;
+  /** The same text, divided at the control tokens. Text that only looks like one is part of the text around it. */
+  decodeParts(ids: readonly number[]): DecodedPart[];
   /** Id of the added token with exactly this text. */
   addedToken(text: string): number | undefined;
   /** The longest added token at the start of the text. */
@@ -42,11 +46,12 @@ export function loadTokenizer(tokenizerJson: string | Uint8Array): Tokenizer {
   const json =
     typeof tokenizerJson === 'string' ? tokenizerJson : Buffer.from(tokenizerJson).toString('utf8');
   const file = parsedFile(json);
-  const quotes = new TextQuotes(usable(() => controlTokens(file)));
+  const control = usable(() => controlTokens(file));
+  const quotes = new TextQuotes(control);
   const { isExact, foldsText } = usable(() => dividingOf(file));
   const hub = build(file);
   const added = new Map([...hub.get_added_tokens_decoder()].map(([id, token]) => [token.content, id]));
-  const addedIds = new Set(added.values());
+  const controlById = new Map(control.map((token) => [added.get(token), token]));
   const byLength = [...added].sort(([a], [b]) => b.length - a.length);
   const memo = new Map<string, readonly number[]>();
   const tokens = byLength.map(([token]) => token);
@@ -109,20 +114,22 @@ export function loadTokenizer(tokenizerJson: string | Uint8Array): Tokenizer {
         : Promise.resolve().then(() => encode(text)),
     quote: (text, allowed = []) => quotes.quote(foldsText ? quotes.revealed(text) : text, allowed),
     decode,
-    decodeQuoted(ids) {
-      const parts: string[] = [];
+    decodeParts(ids) {
+      const parts: DecodedPart[] = [];
       let begun = 0;
-      const addText = (end: number): void => void parts.push(quotes.quote(decode(ids.slice(begun, end)), []));
+      const addText = (end: number): void => {
+        if (end > begun) parts.push({ text: decode(ids.slice(begun, end)), isControl: false });
+      };
       for (const [at, id] of ids.entries()) {
-        if (!addedIds.has(id)) continue;
+        const token = controlById.get(id);
+        if (token === undefined) continue;
         addText(at);
-        parts.push(decode([id]));
+        parts.push({ text: token, isControl: true });
         begun = at + 1;
       }
       addText(ids.length);
-      return parts.join('');
+      return parts;
     },
-    unquote: (text) => quotes.unquote(text),
     bytes: () => (bytes ??= tokenBytes(file)),
     addedToken: (text) => added.get(text),
     leadingAddedToken(text) {

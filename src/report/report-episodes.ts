@@ -22,12 +22,11 @@ import { trajectoryOf } from './transcripts/trajectory.js';
 import { chunkScript, ChunkWriter, type FinishedChunk } from './transcripts/transcript-chunks.js';
 import { IndexWriter, transcriptId } from './transcripts/transcript-index.js';
 import type { ShownTranscripts } from './transcripts/transcript-viewer.js';
-import { toTranscript, type TranscriptCoder } from './transcripts/transcripts.js';
+import { type TranscriptCoder, transcriptReader } from './transcripts/transcripts.js';
 
 export interface EpisodeReading {
   /** Maximum number of episodes. */
   limit: number;
-  /** Text of token ids, special tokens included. */
   coder: TranscriptCoder;
   /** Name of the folder of transcripts beside the page. */
   folder: string;
@@ -57,6 +56,7 @@ export async function readReportEpisodes(
   { limit, coder, folder, keep, embeddedChars = charsInPage }: EpisodeReading,
 ): Promise<ReadEpisodes> {
   const selection = selectEpisodes(history, limit);
+  const toTranscript = transcriptReader(coder);
   const written = new IndexWriter(folder);
   const embedded: FinishedChunk[] = [];
   let room = embeddedChars;
@@ -93,7 +93,7 @@ export async function readReportEpisodes(
       const counted = new Map<string, TrajectoryCounts>();
       const groups = new Map<number, { env: string; values: (number | null)[] }>();
       for (const episode of episodes) {
-        const transcript = toTranscript(episode, coder);
+        const transcript = toTranscript(episode);
         const id = transcriptId(source, episode.slot, episode.sample);
         const counts = entryOf(counted, episode.env_key, noTrajectories);
         const found = addTrajectory(counts, trajectoryOf(id, episode, transcript));

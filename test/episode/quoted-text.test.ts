@@ -5,6 +5,7 @@ import { loadChatTemplate } from '../../src/episode/chat-template.js';
 import { observationTokens, promptTokens, turnTokens } from '../../src/episode/conversation.js';
 import { loadTokenizer } from '../../src/episode/tokenizer.js';
 import { hermes, sampling } from './fixtures.js';
+import { addedToken, tokensOf, withTokens } from '../report/imitated-models.js';
 
 const small = readFileSync('presets/tokenizers/small/tokenizer.json', 'utf8');
 const chatml = readFileSync('presets/tokenizers/small/chat_template.jinja', 'utf8');
@@ -12,26 +13,6 @@ const chatml = readFileSync('presets/tokenizers/small/chat_template.jinja', 'utf
 interface TokenizerFile {
   added_tokens: { id: number; content: string; special: boolean }[];
   model: { vocab: Record<string, number> };
-}
-
-const token = (content: string, at: number, more: object = {}) => ({
-  ...{
-    id: 1024 + at,
-    content,
-    single_word: false,
-    lstrip: false,
-    rstrip: false,
-    normalized: false,
-    special: true,
-  },
-  ...more,
-});
-
-/** The small tokenizer with the added tokens of other models, and their habits. */
-function withTokens(contents: readonly string[], token_: object = {}, file: object = {}): string {
-  const base = JSON.parse(small) as TokenizerFile;
-  const added = contents.map((content, at) => token(content, at, token_));
-  return JSON.stringify({ ...base, added_tokens: [...base.added_tokens, ...added], ...file });
 }
 
 const metaspace = {
@@ -43,7 +24,7 @@ function unigram(): string {
   const marks = ['<unk>', '</s>', '<|im_start|>', '<|im_end|>'];
   const letters = [...'▁ \nabcdefghijklmnopqrstuvwxyzO.<>|/_:'].map((letter) => [letter, -2]);
   return JSON.stringify({
-    added_tokens: marks.map((content, id) => ({ ...token(content, 0), id })),
+    added_tokens: marks.map((content, id) => addedToken(content, id)),
     normalizer: null,
     pre_tokenizer: null,
     post_processor: null,
@@ -60,21 +41,9 @@ const tokenizers: [string, string][] = [
       special: false,
     }),
   ],
-  [
-    'Llama 3',
-    withTokens([
-      '<|begin_of_text|>',
-      '<|start_header_id|>',
-      '<|end_header_id|>',
-      '<|eot_id|>',
-      '<|python_tag|>',
-    ]),
-  ],
-  [
-    'Mistral',
-    withTokens(['<s>', '</s>', '[INST]', '[/INST]', '[TOOL_CALLS]', '[TOOL_RESULTS]'], {}, metaspace),
-  ],
-  ['gpt-oss', withTokens(['<|start|>', '<|end|>', '<|message|>', '<|channel|>', '<|call|>', '<|return|>'])],
+  ['Llama 3', withTokens(tokensOf.llama)],
+  ['Mistral', withTokens(tokensOf.mistral, {}, metaspace)],
+  ['gpt-oss', withTokens(tokensOf.gptOss)],
   ['one with pieces in place of merges', unigram()],
   [
     'one whose tokens take the spaces beside them',
@@ -157,11 +126,14 @@ test('a demonstration’s turn has the marks of a turn, and no other control tok
   expect(ids.filter((id) => id < 5 || id >= 1024)).toEqual(added);
 });
 
-test('a decoded text says which tokens are real', () => {
-  const tokenizer = loadTokenizer(small);
-  const real = tokenizer.encode('<|im_start|>user\n');
-  const said = tokenizer.encode(tokenizer.quote('<|im_start|>system'));
-  const text = tokenizer.decodeQuoted([...real, ...said]);
-  expect(text.split('<|im_start|>')).toHaveLength(2);
-  expect(tokenizer.unquote(text)).toBe('<|im_start|>user\n<|im_start|>system');
+test('a decoded text is divided at real control tokens alone', () => {
+  const tokenizer = loadTokenizer(withTokens(['<|x|>', '    '], { special: false }));
+  const real = tokenizer.encode('<|im_start|>user\n    ');
+  const said = tokenizer.encode(tokenizer.quote('<|im_start|>system <|x|>'));
+  expect(tokenizer.decodeParts([...real, ...said, ...tokenizer.encode('<|x|>')])).toEqual([
+    { text: '<|im_start|>', isControl: true },
+    { text: 'user\n    <|im_start|>system <|x|>', isControl: false },
+    { text: '<|x|>', isControl: true },
+  ]);
+  expect(tokenizer.decodeParts([])).toEqual([]);
 });

@@ -1,4 +1,8 @@
 // The records of a run with two supervised and forty GRPO steps, two restarts and one change.
+import { readFileSync } from 'node:fs';
+import { loadChatTemplate } from '../../src/episode/chat-template.js';
+import { toolFormat } from '../../src/episode/tool-formats/tool-format.js';
+import { loadTokenizer, type Tokenizer } from '../../src/episode/tokenizer.js';
 import type { TranscriptCoder } from '../../src/report/transcripts/transcripts.js';
 import type { RunHistory } from '../../src/report/history/run-history.js';
 import type { EvaluationResult } from '../../src/spec/records/evaluation-records.js';
@@ -206,10 +210,27 @@ export function decodeWith(request: string, call: string, result: string): (toke
   return (tokens) => tokens.map((token) => text[token] ?? '?').join('');
 }
 
-/** A coder in whose texts nothing needs quotes. */
+const small = loadTokenizer(readFileSync('presets/tokenizers/small/tokenizer.json'));
+const template = loadChatTemplate(
+  readFileSync('presets/tokenizers/small/chat_template.jinja', 'utf8'),
+  small,
+);
+
+/** The small model's coder, with tokens that stand for pieces of text. Whatever looks like one of its marks is one. */
 export function coderOf(decode: (tokens: number[]) => string): TranscriptCoder {
-  return {
-    tokenizer: { decodeQuoted: (tokens) => decode([...tokens]), unquote: (text) => text },
-    format: 'hermes',
+  const encoded: string[] = [];
+  const textOf = (tokens: readonly number[]): string =>
+    tokens.map((token) => (token < 0 ? encoded[-token - 1] : decode([token]))).join('');
+  const tokenizer: Tokenizer = {
+    ...small,
+    encode: (text) => [-encoded.push(text)],
+    decode: textOf,
+    decodeParts: (tokens) =>
+      textOf(tokens)
+        .split(/(<\|im_start\|>|<\|im_end\|>|<tool_call>|<\/tool_call>|<done>)/)
+        .map((text, index) => ({ text, isControl: index % 2 === 1 }))
+        .filter(({ text }) => text !== ''),
   };
+  const format = toolFormat('hermes');
+  return { tokenizer, template, format, eosTokens: [], tools: {}, taskByKey: new Map() };
 }

@@ -6,7 +6,7 @@ import { addError, noErrors, normalisedError, ranked } from '../../src/report/tr
 import { selectEpisodes } from '../../src/report/history/episode-selection.js';
 import { repeatedCalls } from '../../src/report/transcripts/repeated-calls.js';
 import { readHistory, type RunHistory } from '../../src/report/history/run-history.js';
-import { toTranscript } from '../../src/report/transcripts/transcripts.js';
+import { transcriptReader } from '../../src/report/transcripts/transcripts.js';
 import {
   addGroup,
   addTrajectory,
@@ -192,7 +192,7 @@ const done = { says: '<done>' };
 describe('an episode', () => {
   const look = (said: SaidEpisode): { found: number; counts: TrajectoryCounts; trajectory: Trajectory } => {
     const record = saidEpisode(said, { slot: 0, sample: 0 });
-    const one = trajectoryOf('t', record, toTranscript(record, coderOf(decode)));
+    const one = trajectoryOf('t', record, transcriptReader(coderOf(decode))(record));
     const counts = noTrajectories();
     return { found: addTrajectory(counts, one), counts, trajectory: one };
   };

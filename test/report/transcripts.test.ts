@@ -10,11 +10,17 @@ import {
 import {
   pickTranscripts,
   readableResult,
-  segmentsOf,
-  toTranscript,
+  transcriptReader,
 } from '../../src/report/transcripts/transcripts.js';
+import { cutSegments, segmentsOf as segmentsIn } from '../../src/report/transcripts/turn-segments.js';
+import { toolFormat } from '../../src/episode/tool-formats/tool-format.js';
+import type { TranscriptCoder } from '../../src/report/transcripts/transcripts.js';
+import type { EpisodeRecord } from '../../src/spec/records/episode.js';
 import { coderOf, decodeWith, episodeOf } from './recorded-run.js';
 
+const toTranscript = (episode: EpisodeRecord, coder: TranscriptCoder) => transcriptReader(coder)(episode);
+const segmentsOf = (text: string) =>
+  segmentsIn(text, toolFormat('hermes'), { opensThinking: false, tools: [] });
 const passed = episodeOf('t1', { status: 'graded', value: 1 });
 const call = '{"name":"close_issue","arguments":{"id":"ISS-1"}}';
 
@@ -25,12 +31,12 @@ describe('an episode reads as a conversation', () => {
       coderOf(decodeWith('Close ISS-1.', call, 'Tool result:\n{"ok":true}')),
     );
     expect(transcript).toMatchObject({ verdict: 'pass', request: 'Close ISS-1.', turns: 2 });
-    expect(transcript.messages).toEqual([
+    expect(transcript.messages).toMatchObject([
       { role: 'system', text: 'Call one tool a turn.' },
       { role: 'user', text: 'Close ISS-1.' },
       { role: 'assistant', text: `<tool_call>${call}</tool_call>` },
       { role: 'environment', text: 'Tool result:\n{"ok":true}' },
-      { role: 'assistant', text: '<done>' },
+      { role: 'assistant', text: '<done>', segments: [{ kind: 'done' }] },
     ]);
   });
 
@@ -61,18 +67,19 @@ describe('an episode reads as a conversation', () => {
     );
   });
 
-  test('and leaves the text of another template unchanged', () => {
+  test('and leaves text that the template does not open as it is', () => {
     const plain = toTranscript(
       passed,
       coderOf((tokens) => `<|turn|>${tokens.join(' ')}`),
     );
-    expect(plain.messages.map((message) => message.text)).toEqual(['1 2 3', '4 5', '6', '7']);
+    const texts = ['1', '4', '6', '7'].map((token) => expect.stringContaining(`<|turn|>${token}`) as string);
+    expect(plain.messages.map((message) => message.text)).toEqual(texts);
   });
 });
 
 describe('a turn is split', () => {
   test('into text, calls and the end', () => {
-    expect(segmentsOf(`I look.<tool_call>${call}</tool_call><done>`, 'hermes')).toEqual([
+    expect(segmentsOf(`I look.<tool_call>${call}</tool_call><done>`)).toEqual([
       { kind: 'text', text: 'I look.' },
       { kind: 'call', name: 'close_issue', arguments: [['id', '"ISS-1"']] },
       { kind: 'done' },
@@ -82,14 +89,26 @@ describe('a turn is split', () => {
   test.each(['{"name":', '[]', '{"arguments":{}}', '17'])(
     'and %s in the tags of a call is not a call',
     (body) => {
-      expect(segmentsOf(`<tool_call>${body}</tool_call>`, 'hermes')).toEqual([
-        { kind: 'malformed', text: body },
-      ]);
+      expect(segmentsOf(`<tool_call>${body}</tool_call>`)).toEqual([{ kind: 'malformed', text: body }]);
     },
   );
 
+  test('at the last mark of the end, in time that grows with the text', () => {
+    expect(segmentsOf('I say <done> at the end. [done]')).toEqual([
+      { kind: 'text', text: 'I say <done> at the end.' },
+      { kind: 'done' },
+    ]);
+    const timed = (times: number): number => {
+      const begun = performance.now();
+      expect(segmentsOf('<done>'.repeat(times))).toHaveLength(2);
+      return performance.now() - begun;
+    };
+    timed(1000);
+    expect(timed(64_000)).toBeLessThan(Math.max(16 * timed(8_000), 500));
+  });
+
   test('even if the closing tag of a call was not sampled', () => {
-    expect(segmentsOf(`<tool_call>${call}`, 'hermes')).toMatchObject([{ kind: 'call', name: 'close_issue' }]);
+    expect(segmentsOf(`<tool_call>${call}`)).toMatchObject([{ kind: 'call', name: 'close_issue' }]);
   });
 });
 
@@ -98,6 +117,28 @@ test('rows of a result are shown one a line, and text that is not JSON stays unc
   expect(readableResult(JSON.stringify({ issues })).split('\n')).toHaveLength(7);
   expect(readableResult('{"ok":true}')).toBe('{ "ok": true }');
   expect(readableResult('No tool call found {')).toBe('No tool call found {');
+});
+
+test('numbers of a result are shown as the model has read them', () => {
+  const text = '{"id":1915883588174806058,"v":1.0}';
+  expect(readableResult(text)).toBe('{ "id": 1915883588174806058, "v": 1.0 }');
+  const rows = Array.from({ length: 3 }, () => `{"rate":0.50,"title":"a title that takes some room"}`).join();
+  expect(readableResult(`result: {"all":[${rows}],"sum":1.50}`)).toMatch(
+    /\{"rate":0\.50,.*\n.*\n[^]*"sum": 1\.50/,
+  );
+});
+
+test('the segments of an endless turn are cut', () => {
+  const call = {
+    kind: 'call' as const,
+    name: 'say',
+    arguments: [['text', 'y'.repeat(500)]] as [string, string][],
+  };
+  const segments = [{ kind: 'text' as const, text: 'x'.repeat(50) }, call, call, { kind: 'done' as const }];
+  const shown = cutSegments(segments, 100);
+  expect(JSON.stringify(shown).length).toBeLessThan(400);
+  expect(JSON.stringify(shown)).toMatch(/cut: 500 characters.*cut: 2 more parts/);
+  expect(cutSegments(segments, 2000)).toEqual(segments);
 });
 
 test('failures come first, and environments take turns', () => {

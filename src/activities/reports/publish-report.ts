@@ -22,10 +22,9 @@ export async function renderRunReport(
   place: Pick<EpisodeReading, 'folder' | 'keep'>,
 ): Promise<{ html: string; step: number; faults: FaultFigures }> {
   const history = await readHistory(deps.store, run);
-  const { tokenizer, format } = await deps.runs.get(run);
   const episodes = await readReportEpisodes(deps.store, history, {
     ...{ ...place, limit },
-    coder: { tokenizer, format: format.name },
+    coder: await deps.runs.get(run),
   });
   const attempts = await readAttempts(deps.store, history);
   const faults = faultsOf(history, attempts);

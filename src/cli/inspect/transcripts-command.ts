@@ -7,13 +7,11 @@ import { unfinishedText } from '../../report/unfinished-evaluation.js';
 import {
   pickTranscripts,
   readableResult,
-  segmentsOf,
-  toTranscript,
+  transcriptReader,
   verdictOf,
   type Message,
   type Transcript,
 } from '../../report/transcripts/transcripts.js';
-import type { ToolFormatName } from '../../spec/tool-format-names.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import { readEvaluationEpisodes } from '../../store/evaluations/evaluation-episodes.js';
 import { readStepEpisodes } from '../../store/runs/episodes.js';
@@ -57,7 +55,9 @@ export function register(program: Command): void {
         const stored = await openStoreOf(command, options);
         await requireRun(stored, run);
         const store = await openRunView(stored, run);
-        const { tokenizer, format } = await new RunDataCache(store, new DatasetCache(store)).get(run);
+        const toTranscript = transcriptReader(
+          await new RunDataCache(store, new DatasetCache(store)).get(run),
+        );
         const episodes =
           options.step === undefined
             ? await evaluationEpisodes(store, run)
@@ -65,11 +65,9 @@ export function register(program: Command): void {
         const wanted = episodes.filter(
           (episode) => options.verdict === undefined || verdictOf(episode) === options.verdict,
         );
-        const transcripts = pickTranscripts(wanted, options.limit).map((episode) =>
-          toTranscript(episode, { tokenizer, format: format.name }),
-        );
+        const transcripts = pickTranscripts(wanted, options.limit).map(toTranscript);
         for (const transcript of transcripts)
-          console.log(options.json ? JSON.stringify(transcript) : printable(asText(transcript)));
+          console.log(options.json ? jsonOf(transcript) : printable(asText(transcript)));
         if (episodes.length === 0)
           throw new Error(
             options.step === undefined
@@ -104,15 +102,20 @@ function asText(transcript: Transcript): string {
   const { verdict, task_key, sample, reason, stop_reason, turns } = transcript;
   const head = `── ${verdict} · ${task_key} · sample ${sample} · ${reason} · ${turns} turns, ended by ${stop_reason}`;
   const body = transcript.messages.map(
-    ({ role, text }) => `${speakers[role]}\n${textOf(role, text, transcript.format).replace(/^/gm, '  ')}`,
+    (message) => `${speakers[message.role]}\n${textOf(message).replace(/^/gm, '  ')}`,
   );
   return [head, ...body, ''].join('\n');
 }
 
-function textOf(role: Message['role'], text: string, format: ToolFormatName): string {
-  if (role === 'environment') return readableResult(text);
-  if (role !== 'assistant') return text;
-  return segmentsOf(text, format)
+/** Segments are for people: programs get each turn's text. */
+function jsonOf(transcript: Transcript): string {
+  return JSON.stringify(transcript, (key, value: unknown) => (key === 'segments' ? undefined : value));
+}
+
+function textOf(message: Message): string {
+  if (message.role === 'environment') return readableResult(message.text);
+  if (message.role !== 'assistant') return message.text;
+  return message.segments
     .map((segment) => {
       if (segment.kind === 'call')
         return `→ ${segment.name}(${segment.arguments.map(([name, value]) => `${name}=${value}`).join(', ')})`;

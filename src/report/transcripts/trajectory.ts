@@ -1,13 +1,7 @@
 // The model's turns in an episode, as trajectory-analysis.ts reads them.
 import type { EpisodeRecord, StopReason } from '../../spec/records/episode.js';
-import {
-  reasonOf,
-  type Segment,
-  segmentsOf,
-  verdictOf,
-  type Transcript,
-  type Verdict,
-} from './transcripts.js';
+import { reasonOf, verdictOf, type Transcript, type Verdict } from './transcripts.js';
+import type { Segment } from './turn-segments.js';
 
 interface TrajectoryTurn {
   /** Tool and arguments as one text. Equal calls have equal texts, in any order of their arguments. Null if there is no valid call. */
@@ -41,16 +35,17 @@ export function trajectoryOf(id: string, episode: EpisodeRecord, transcript: Tra
   };
 }
 
-function turnsOf({ turns }: EpisodeRecord, { messages, format }: Transcript): TrajectoryTurn[] {
+function turnsOf({ turns }: EpisodeRecord, { messages }: Transcript): TrajectoryTurn[] {
   const said = messages.flatMap(({ role }, index) => (role === 'assistant' ? [index] : []));
   // Skip assistant messages of the prompt: it may hold examples.
   const own = said.slice(said.length - turns.length);
   return turns.map((turn, n) => {
     const at = own[n] ?? -1;
-    const answer = messages[at + 1];
+    const [message, answer] = [messages[at], messages[at + 1]];
+    const segments = message?.role === 'assistant' ? message.segments : [];
     const isError = turn.error === true;
     return {
-      call: turn.tool === undefined ? null : callKey(turn.tool, segmentsOf(messages[at]?.text ?? '', format)),
+      call: turn.tool === undefined ? null : callKey(turn.tool, segments),
       tool: turn.tool ?? null,
       isError,
       error: isError && answer?.role === 'environment' ? answer.text : null,

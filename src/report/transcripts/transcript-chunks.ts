@@ -2,8 +2,8 @@
 // fetch files, but it may run scripts: so each file is a script that passes one string to the page. Text in the string is never run as
 // code.
 import { sha256Hex } from '../../base/sha256.js';
-import type { ToolFormatName } from '../../spec/tool-format-names.js';
-import { readableResult, segmentsOf, type Message, type Segment, type Transcript } from './transcripts.js';
+import { readableResult, type Message, type Transcript } from './transcripts.js';
+import { cutSegments, cutText, type Segment } from './turn-segments.js';
 
 /**
  * A part of a conversation as the page builds it. Numbers are indexes into the chunk's `texts`: prompts are alike, so equal texts are
@@ -42,7 +42,7 @@ export class ChunkWriter {
   async add(transcript: Transcript): Promise<{ chunk: number; at: number }> {
     if (this.chars >= chunkChars) await this.finish();
     const place = { chunk: this.finished, at: this.open.transcripts.length };
-    const talk = transcript.messages.map((message) => this.part(message, transcript.format));
+    const talk = transcript.messages.map((message) => this.part(message));
     this.chars += 40;
     this.open.transcripts.push({ reason: transcript.reason, talk });
     return place;
@@ -59,10 +59,11 @@ export class ChunkWriter {
     await this.onChunk({ name: sha256Hex(Buffer.from(content)).slice(0, 16), content });
   }
 
-  private part({ role, text }: Message, format: ToolFormatName): TalkPart {
-    if (role === 'assistant') {
-      this.chars += text.length;
-      return ['model', segmentsOf(cut(text), format)];
+  private part(message: Message): TalkPart {
+    const { role, text } = message;
+    if (message.role === 'assistant') {
+      this.chars += Math.min(text.length, textChars);
+      return ['model', cutSegments(message.segments, textChars)];
     }
     if (role === 'system') return ['system', this.text(text)];
     if (role === 'user') return ['task', this.text(text)];
@@ -72,7 +73,7 @@ export class ChunkWriter {
   }
 
   private text(text: string): number {
-    const shown = cut(text);
+    const shown = cutText(text, textChars);
     const known = this.places.get(shown);
     if (known !== undefined) return known;
     const place = this.open.texts.push(shown) - 1;
@@ -90,8 +91,4 @@ export function chunkScript({ name, content }: FinishedChunk): string {
 /** Escapes JSON so that it can be embedded in a page, where it cannot end its script element. */
 export function inMarkup(json: string): string {
   return json.replaceAll('<', '\\u003c').replaceAll('\u2028', '\\u2028').replaceAll('\u2029', '\\u2029');
-}
-
-function cut(text: string): string {
-  return text.length <= textChars ? text : `${text.slice(0, textChars)}\n[cut: ${text.length} characters]`;
 }

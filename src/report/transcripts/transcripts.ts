@@ -1,19 +1,25 @@
-// Turns episodes into conversations that a person can read.
+// Turns episodes into conversations that a person can read: the messages by the run's chat template, and each turn of the model as the run
+// has read it.
 import { isPass } from '../../rl/pass.js';
-import { writeJson } from '../../base/json.js';
-import { toolFormat } from '../../episode/tool-formats/tool-format.js';
+import { isObject, parseJson, writeJson } from '../../base/json.js';
+import { type TextCoder, turnContext, turnText } from '../../episode/conversation.js';
 import type { ToolFormatName } from '../../spec/tool-format-names.js';
-import type { Tokenizer } from '../../episode/tokenizer.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
-import type { ToolCall } from '../../spec/records/task.js';
+import type { Task, ToolSpec } from '../../spec/records/task.js';
+import {
+  messageFrames,
+  type MessageFrames,
+  messagesIn,
+  type RoleText,
+  withoutTail,
+} from './message-frames.js';
+import { promptTools } from './prompt-tools.js';
+import { type Segment, segmentsOf } from './turn-segments.js';
 
-type Role = 'system' | 'user' | 'assistant' | 'environment';
-
-export interface Message {
-  role: Role;
-  /** Text without the marks of the chat template. */
-  text: string;
-}
+export type Message =
+  | { role: 'system' | 'user' | 'environment'; text: string }
+  /** `text`: the turn as the run has read it. */
+  | { role: 'assistant'; text: string; segments: Segment[] };
 
 export type Verdict = 'pass' | 'fail' | 'unknown';
 
@@ -33,45 +39,101 @@ export interface Transcript {
   messages: Message[];
 }
 
-/** Decodes token ids, so that text which looks like a special token is not taken for one. */
-export interface TranscriptCoder {
-  tokenizer: Pick<Tokenizer, 'decodeQuoted' | 'unquote'>;
-  format: ToolFormatName;
+/** The part of a run's data by which its episodes are read. */
+export interface TranscriptCoder extends TextCoder {
+  /** Tools by environment, where the run has asked for them. */
+  tools: Readonly<Record<string, readonly ToolSpec[]>>;
+  taskByKey: ReadonlyMap<string, Pick<Task, 'prompt'>>;
 }
 
-export function toTranscript(episode: EpisodeRecord, { tokenizer, format }: TranscriptCoder): Transcript {
-  const decode = (tokens: number[]): string => tokenizer.decodeQuoted(tokens);
-  const messages = messagesOf(decode(episode.tokens.slice(0, episode.prompt_length)), 'user');
-  const request = messages.findLast((message) => message.role === 'user')?.text ?? '';
-  const observe = (from: number, to: number): void => {
-    for (const { text } of messagesOf(decode(episode.tokens.slice(from, to)), 'environment'))
-      messages.push({ role: 'environment', text });
+/** Returns a function that turns one of the run's episodes into a transcript. */
+export function transcriptReader(coder: TranscriptCoder): (episode: EpisodeRecord) => Transcript {
+  const frames = messageFrames(coder);
+  const toolsOf = promptToolsMemo(coder);
+  return (episode) => {
+    const { tokens, prompt_length, outcome, env_key, task_key } = episode;
+    const prompt = promptMessages(coder, frames, episode);
+    const system = prompt.filter(({ role }) => role === 'system').map(({ text }) => text);
+    const called = episode.turns.flatMap(({ tool }) => tool ?? []);
+    const context = turnContext(
+      coder,
+      toolsOf(system.join('\n') || (prompt[0]?.text ?? ''), env_key, called),
+    );
+    const messages: Message[] = prompt.map(asMessage);
+    const observe = (from: number, to: number): void => {
+      const parts = withoutTail(coder.tokenizer.decodeParts(tokens.slice(from, to)), frames.observationTail);
+      for (const { text } of messagesIn(parts, frames, { role: 'environment', beforeOthers: 'environment' }))
+        messages.push({ role: 'environment', text });
+    };
+    let position = prompt_length;
+    for (const { start, end } of episode.turns) {
+      if (start > position) observe(position, start);
+      const sampled = tokens.slice(start, end);
+      const text = turnText(coder, sampled);
+      const stray = strayTokens(coder, sampled);
+      const segments = segmentsOf(text, coder.format, context, stray);
+      messages.push({ role: 'assistant', text: text.trim(), segments });
+      position = end;
+    }
+    if (position < tokens.length) observe(position, tokens.length);
+    return {
+      ...{ task_key, env_key, slot: episode.slot, sample: episode.sample },
+      verdict: verdictOf(episode),
+      reason:
+        outcome.status === 'unknown' ? reasonOf(outcome.reason, episode) : gradeOf(outcome.value, episode),
+      stop_reason: episode.stop_reason,
+      turns: episode.turns.length,
+      request: prompt.findLast(({ role }) => role === 'user')?.text ?? '',
+      format: coder.format.name,
+      messages,
+    };
   };
-  let position = episode.prompt_length;
-  for (const turn of episode.turns) {
-    if (turn.start > position) observe(position, turn.start);
-    messages.push({
-      role: 'assistant',
-      text: withoutMarks(decode(episode.tokens.slice(turn.start, turn.end))),
-    });
-    position = turn.end;
-  }
-  if (position < episode.tokens.length) observe(position, episode.tokens.length);
-  const { outcome } = episode;
-  return {
-    task_key: episode.task_key,
-    env_key: episode.env_key,
-    slot: episode.slot,
-    sample: episode.sample,
-    verdict: verdictOf(episode),
-    reason:
-      outcome.status === 'unknown' ? reasonOf(outcome.reason, episode) : gradeOf(outcome.value, episode),
-    stop_reason: episode.stop_reason,
-    turns: episode.turns.length,
-    request: tokenizer.unquote(request),
-    format,
-    messages: messages.map(({ role, text }) => ({ role, text: tokenizer.unquote(text) })),
+}
+
+function promptMessages(
+  { tokenizer, taskByKey }: TranscriptCoder,
+  frames: MessageFrames,
+  { tokens, prompt_length, task_key }: EpisodeRecord,
+): RoleText[] {
+  const parts = withoutTail(tokenizer.decodeParts(tokens.slice(0, prompt_length)), frames.promptTail);
+  const messages = messagesIn(parts, frames, { role: 'user', beforeOthers: 'system' });
+  const [only, ...others] = messages;
+  const task = taskByKey.get(task_key)?.prompt.trim() ?? '';
+  if (!frames.mergesSystem || !only || others.length > 0 || task === '') return messages;
+  const begin = only.text.lastIndexOf(task);
+  if (begin <= 0) return messages;
+  const system = only.text.slice(0, begin).trim();
+  return [
+    { role: 'system', text: system },
+    { role: 'user', text: only.text.slice(begin) },
+  ];
+}
+
+function asMessage({ role, text }: RoleText): Message {
+  return role === 'assistant' ? { role, text, segments: [{ kind: 'text', text }] } : { role, text };
+}
+
+/** Prompts of an environment are alike, so most of them list the same tools. */
+function promptToolsMemo({ tools }: TranscriptCoder) {
+  const memo = new Map<string, ToolSpec[]>();
+  return (system: string, env_key: string, called: readonly string[]): ToolSpec[] => {
+    const key = JSON.stringify([system, env_key, [...new Set(called)]]);
+    const known = memo.get(key);
+    if (known) return known;
+    if (memo.size >= rememberedPrompts) memo.clear();
+    const read = promptTools(system, tools[env_key] ?? [], called);
+    memo.set(key, read);
+    return read;
   };
+}
+
+const rememberedPrompts = 64;
+
+/** Texts of the turn's control tokens that no call is made of, such as one that opens a message. They are not shown. */
+function strayTokens({ tokenizer, format }: TextCoder, sampled: readonly number[]): string[] {
+  const meant: string[] = [...format.marks, ...format.stops];
+  const texts = tokenizer.decodeParts(sampled).flatMap(({ text, isControl }) => (isControl ? [text] : []));
+  return [...new Set(texts)].filter((text) => !meant.includes(text));
 }
 
 /** Why an outcome is unknown, with the text of the failure if the record has it. */
@@ -87,25 +149,6 @@ function gradeOf(value: number, { observed: { explanation } }: EpisodeRecord): s
 export function verdictOf({ outcome }: EpisodeRecord): Verdict {
   if (outcome.status === 'unknown') return 'unknown';
   return isPass(outcome.value) ? 'pass' : 'fail';
-}
-
-/** Splits text where the template (ChatML, as in Qwen models) opens a message. `otherwise`: role of text before the first mark. */
-function messagesOf(text: string, otherwise: Role): Message[] {
-  const messages: Message[] = [];
-  const marked = /<\|im_start\|>([a-z]+)\n([\s\S]*?)(?=<\|im_start\|>|$)/g;
-  for (const [, name = '', body = ''] of text.matchAll(marked)) {
-    const role: Role = name === 'system' || name === 'user' || name === 'assistant' ? name : 'environment';
-    const plain = withoutMarks(body);
-    // Skip an empty message: at the end of a prompt the template opens the assistant's turn.
-    if (plain !== '') messages.push({ role, text: plain });
-  }
-  if (messages.length > 0 || text.includes('<|im_start|>')) return messages;
-  const plain = withoutMarks(text);
-  return plain === '' ? [] : [{ role: otherwise, text: plain }];
-}
-
-function withoutMarks(text: string): string {
-  return text.replace(/<\|[A-Za-z0-9_]+\|>/g, '').trim();
 }
 
 /** Up to `each` episodes of every verdict, spread over environments. Failures come first, because they teach more. */
@@ -129,54 +172,13 @@ export function pickTranscripts(episodes: EpisodeRecord[], each: number): Episod
   });
 }
 
-/** A part of the model's turn: text, a call, or the end. */
-export type Segment =
-  | { kind: 'text'; text: string }
-  | { kind: 'call'; name: string; arguments: [name: string, value: string][] }
-  /** A tool-call tag without a valid call. */
-  | { kind: 'malformed'; text: string }
-  | { kind: 'done' };
-
-/** `format`: name of the tool format that the run reads. */
-export function segmentsOf(text: string, format: ToolFormatName): Segment[] {
-  return toolFormat(format)
-    .piecesOf(text, { opensThinking: false, tools: [] })
-    .flatMap((piece): Segment[] => {
-      if (piece.kind === 'call') return [callSegment(piece.call)];
-      if (piece.kind === 'malformed') return [{ kind: 'malformed', text: withoutTags(piece.text) }];
-      return piece.kind === 'thinking' ? textSegments(piece.text) : saidSegments(piece.text);
-    });
-}
-
-function saidSegments(text: string): Segment[] {
-  return text
-    .split(/(<done>|\[done\])/i)
-    .flatMap((part, index) => (index % 2 === 1 ? [{ kind: 'done' as const }] : textSegments(part)));
-}
-
-function textSegments(text: string): Segment[] {
-  return text.trim() === '' ? [] : [{ kind: 'text', text: text.trim() }];
-}
-
-function callSegment({ name, arguments: given }: ToolCall): Segment {
-  return {
-    kind: 'call',
-    name,
-    arguments: Object.entries(given).map(([key, value]) => [key, writeJson(value)]),
-  };
-}
-
-function withoutTags(text: string): string {
-  return text.replace(/^<(tool_call|function_call)>|<\/(tool_call|function_call)>$/g, '').trim();
-}
-
 /** Shows JSON with indentation, also if words precede it (`result: {"a":1}`). Other text is returned unchanged. */
 export function readableResult(text: string): string {
   const begin = text.search(/[{[]/);
   if (begin < 0) return text;
   try {
-    const value: unknown = JSON.parse(text.slice(begin));
-    const pretty = JSON.stringify(value, null, 1);
+    const value = parseJson(text.slice(begin));
+    const pretty = writeJson(value, 1);
     return text.slice(0, begin) + (pretty.length < 90 ? pretty.replace(/\n\s*/g, ' ') : indented(value));
   } catch {
     return text;
@@ -186,12 +188,12 @@ export function readableResult(text: string): string {
 /** Puts each object of a list on one line, for people. */
 function indented(value: unknown): string {
   const rows = (list: unknown[], indent: string): string =>
-    `[\n${list.map((one) => `${indent}  ${JSON.stringify(one)}`).join(',\n')}\n${indent}]`;
+    `[\n${list.map((one) => `${indent}  ${writeJson(one)}`).join(',\n')}\n${indent}]`;
   if (Array.isArray(value)) return rows(value, '');
-  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
+  if (!isObject(value)) return writeJson(value);
   const members = Object.entries(value).map(([name, one]) => {
-    const text = Array.isArray(one) && one.length > 0 ? rows(one as unknown[], '  ') : JSON.stringify(one);
-    return `  ${JSON.stringify(name)}: ${text}`;
+    const text = Array.isArray(one) && one.length > 0 ? rows(one as unknown[], '  ') : writeJson(one);
+    return `  ${writeJson(name)}: ${text}`;
   });
   return `{\n${members.join(',\n')}\n}`;
 }

@@ -1,0 +1,246 @@
+// Finds the messages in the tokens of a conversation, by the control tokens with which the run's own chat template opens them. Template and
+// tokenizer say which these are: a conversation of known words is rendered, and what stands before each word is read.
+import type { ChatMessage, ChatTemplate } from '../../episode/chat-template.js';
+import type { DecodedPart, Tokenizer } from '../../episode/tokenizer.js';
+
+export type Role = 'system' | 'user' | 'assistant' | 'environment';
+
+export interface RoleText {
+  role: Role;
+  /** Text without the tokens and names that the template puts around a message. */
+  text: string;
+}
+
+export interface FrameSource {
+  tokenizer: Pick<Tokenizer, 'encode' | 'decodeParts'>;
+  template: Pick<ChatTemplate, 'prompt' | 'conversation' | 'between'>;
+}
+
+/** The parts that open a message, from a control token on: `<|im_start|>`, `user`. */
+interface Opening {
+  role: Role;
+  parts: DecodedPart[];
+}
+
+export interface MessageFrames {
+  openings: Opening[];
+  /** Texts of all control tokens that the template writes. */
+  tokens: ReadonlySet<string>;
+  /** The template puts system prompt and task into one message. */
+  mergesSystem: boolean;
+  /** What follows the last message: its closing, and the opening of the model's turn. */
+  promptTail: DecodedPart[];
+  observationTail: DecodedPart[];
+}
+
+const words = { system: 'longhaulsystemprobe', user: 'longhauluserprobe', assistant: 'longhaulturnprobe' };
+const knownWords = Object.values(words);
+
+export function messageFrames({ tokenizer, template }: FrameSource): MessageFrames {
+  const read = (text: string): DecodedPart[] => atWords(tokenizer.decodeParts(tokenizer.encode(text)));
+  const said = (...roles: ChatMessage['role'][]): ChatMessage[] =>
+    roles.map((role) => ({ role, content: words[role] }));
+  const prompt = read(template.prompt(said('system', 'user')));
+  const observation = read(template.between(words.user, false));
+  const turn = read(template.conversation(said('user', 'assistant')));
+  const mergesSystem = !before(prompt, words.user).some(({ isControl }) => isControl);
+  const contexts: [Role, DecodedPart[]][] = [
+    ['user', before(turn, words.user)],
+    ['user', before(observation, words.user)],
+    // Not looked for, because the tail is cut off. The others must differ from it.
+    ['assistant', before(turn, words.assistant)],
+  ];
+  if (!mergesSystem)
+    contexts.push(['system', before(prompt, words.system)], ['user', before(prompt, words.user)]);
+  const tokens = [prompt, observation, turn].flat().filter(({ isControl }) => isControl);
+  return {
+    openings: distinctOpenings(contexts).filter(({ role }) => role !== 'assistant'),
+    tokens: new Set(tokens.map(({ text }) => text)),
+    mergesSystem,
+    promptTail: after(prompt, words.user),
+    observationTail: after(observation, words.user),
+  };
+}
+
+/** `otherwise`: role of text that stands in no message. */
+export function messagesIn(
+  parts: readonly DecodedPart[],
+  { openings, tokens }: Pick<MessageFrames, 'openings' | 'tokens'>,
+  otherwise: { role: Role; beforeOthers: Role },
+): RoleText[] {
+  const found: { role: Role | null; parts: DecodedPart[] }[] = [{ role: null, parts: [] }];
+  for (let at = 0; at < parts.length;) {
+    const opened = openedAt(parts, at, openings);
+    if (opened) {
+      found.push({ role: opened.role, parts: opened.rest === '' ? [] : [textPart(opened.rest)] });
+      at = opened.end;
+    } else found.at(-1)?.parts.push(parts[at++]!);
+  }
+  return found.flatMap(({ role, parts }) => {
+    const text = contentText(parts, tokens);
+    const fallback = found.length > 1 ? otherwise.beforeOthers : otherwise.role;
+    return text === '' ? [] : [{ role: role ?? fallback, text }];
+  });
+}
+
+/** The parts without the tail, if they end with it. */
+export function withoutTail(parts: readonly DecodedPart[], tail: readonly DecodedPart[]): DecodedPart[] {
+  const start = parts.length - tail.length;
+  const [first, ...rest] = tail;
+  const joined = parts[start];
+  if (!first || !joined || !rest.every((part, at) => isSame(parts[start + 1 + at], part))) return [...parts];
+  if (first.isControl) return isSame(joined, first) ? parts.slice(0, start) : [...parts];
+  // The tail's first text and the message's last one are one part.
+  const [text, end] = [joined.text.trimEnd(), first.text.trimEnd()];
+  if (joined.isControl || !text.endsWith(end)) return [...parts];
+  return [...parts.slice(0, start), textPart(text.slice(0, text.length - end.length))];
+}
+
+/** The shortest openings that tell the roles apart. */
+function distinctOpenings(contexts: readonly [Role, DecodedPart[]][]): Opening[] {
+  const deepest = Math.max(...contexts.map(([, parts]) => parts.filter(({ isControl }) => isControl).length));
+  let openings: Opening[] = [];
+  for (let depth = 1; depth <= deepest; depth++) {
+    openings = contexts.flatMap(([role, parts]) => {
+      const opening = openingOf(parts, depth);
+      return opening.length > 0 ? [{ role, parts: opening }] : [];
+    });
+    const isClear = openings.every((one) =>
+      openings.every((other) => one.role === other.role || keyOf(one) !== keyOf(other)),
+    );
+    if (isClear) break;
+  }
+  // The longest first: one may begin like another.
+  return [...new Map(openings.map((opening) => [keyOf(opening), opening])).values()].sort(
+    (a, b) => b.parts.length - a.parts.length,
+  );
+}
+
+/** From the control token that is `depth`th from the end, and from further ones that only a role's name parts from it. */
+function openingOf(parts: readonly DecodedPart[], depth: number): DecodedPart[] {
+  const controls = parts.flatMap(({ isControl }, at) => (isControl ? [at] : []));
+  let start = controls.at(-depth) ?? controls[0];
+  if (start === undefined) return [];
+  while (start >= 2 && isWord(parts[start - 1]!) && parts[start - 2]!.isControl) start -= 2;
+  const opening = parts.slice(start);
+  const last = opening.at(-1)!;
+  if (last.isControl) return opening;
+  // Of the text before a message only a name says whose it is. What else the template says there, the model has read.
+  const name = /^ ?([\w-]+)[ \t]*\n/.exec(last.text)?.[1];
+  return [...opening.slice(0, -1), ...(name === undefined ? [] : [textPart(`${name}\n`)])];
+}
+
+interface Opened {
+  role: Role;
+  /** Index behind the opening. */
+  end: number;
+  /** Text of the opening's last part that belongs to the message. */
+  rest: string;
+}
+
+function openedAt(
+  parts: readonly DecodedPart[],
+  at: number,
+  openings: readonly Opening[],
+): Opened | undefined {
+  if (!parts[at]!.isControl) return undefined;
+  const matches = openings.flatMap((opening) => {
+    const exact = matched(parts, at, opening, (word, wanted) => word === wanted);
+    return exact ? [{ ...exact, role: opening.role }] : [];
+  });
+  if (matches[0]) return matches[0];
+  // The template may write messages of its own, for example with the role `developer`.
+  const others = openings.flatMap((opening) => {
+    const other = matched(parts, at, opening, () => true);
+    return other?.word === undefined ? [] : [{ ...other, role: roleNamed(other.word) }];
+  });
+  return others[0];
+}
+
+function matched(
+  parts: readonly DecodedPart[],
+  at: number,
+  opening: Opening,
+  accepts: (word: string, wanted: string) => boolean,
+): { end: number; rest: string; word: string | undefined } | null {
+  let [word, rest]: [string | undefined, string] = [undefined, ''];
+  for (const [index, wanted] of opening.parts.entries()) {
+    const part = parts[at + index];
+    if (part?.isControl !== wanted.isControl) return null;
+    if (wanted.isControl) {
+      if (part.text !== wanted.text) return null;
+      continue;
+    }
+    // A name at the end is on a line of its own, before the message.
+    const isLast = index === opening.parts.length - 1;
+    const found = isLast ? /^ ?([\w-]+)[ \t]*(?:\n|$)/.exec(part.text) : /^\s*([\w-]+)\s*$/.exec(part.text);
+    if (!isWord(wanted)) {
+      if (part.text.trim() !== wanted.text.trim()) return null;
+      continue;
+    }
+    if (!found?.[1] || !accepts(found[1], wanted.text.trim())) return null;
+    word ??= found[1];
+    if (isLast) rest = part.text.slice(found[0].length);
+  }
+  return { end: at + opening.parts.length, rest, word };
+}
+
+function roleNamed(word: string): Role {
+  if (word === 'system' || word === 'developer') return 'system';
+  if (word === 'user') return 'user';
+  return word === 'assistant' || word === 'model' ? 'assistant' : 'environment';
+}
+
+function contentText(parts: readonly DecodedPart[], tokens: ReadonlySet<string>): string {
+  const isFrame = ({ text, isControl }: DecodedPart): boolean =>
+    isControl ? tokens.has(text) : text.trim() === '';
+  const start = parts.findIndex((part) => !isFrame(part));
+  const end = parts.findLastIndex((part) => !isFrame(part));
+  if (start < 0) return '';
+  return parts
+    .slice(start, end + 1)
+    .map(({ text }) => text)
+    .join('')
+    .trim();
+}
+
+/** What the template writes between the known word before it and this one. */
+function before(rendered: readonly DecodedPart[], word: string): DecodedPart[] {
+  const end = rendered.findIndex(({ text }) => text === word);
+  const earlier = rendered.slice(0, Math.max(0, end));
+  return earlier.slice(earlier.findLastIndex(({ text }) => knownWords.includes(text)) + 1);
+}
+
+function after(rendered: readonly DecodedPart[], word: string): DecodedPart[] {
+  const start = rendered.findLastIndex(({ text }) => text === word);
+  return start < 0 ? [] : rendered.slice(start + 1);
+}
+
+/** The parts, divided at the known words too. */
+function atWords(parts: readonly DecodedPart[]): DecodedPart[] {
+  const divide = new RegExp(`(${knownWords.join('|')})`);
+  return parts.flatMap((part) =>
+    part.isControl
+      ? [part]
+      : part.text
+          .split(divide)
+          .filter((text) => text !== '')
+          .map(textPart),
+  );
+}
+
+function keyOf({ parts }: Opening): string {
+  return JSON.stringify(parts.map(({ text, isControl }) => [text.trim(), isControl]));
+}
+
+function isSame(part: DecodedPart | undefined, other: DecodedPart): boolean {
+  return part?.isControl === other.isControl && part.text.trim() === other.text.trim();
+}
+
+function isWord({ text, isControl }: DecodedPart): boolean {
+  return !isControl && /^\s*[\w-]+\s*$/.test(text);
+}
+
+function textPart(text: string): DecodedPart {
+  return { text, isControl: false };
+}
