@@ -62,7 +62,7 @@ async function queryStatus(client: Client, handle: RunHandle): Promise<RunStatus
 }
 
 /**
- * `step 34/120 grpo · reward 0.41 · pass@1 61.0 % · 8421 tokens/s · at most 2 min`. `ended`: how the workflow ended if it did not complete.
+ * `step 34/120 grpo · reward 0.41 · pass@1 61.0 % · 8421 tokens/s · about 2 min left`. `ended`: how the workflow ended if it did not complete.
  */
 export function progressLine(
   status: RunStatus,
@@ -93,8 +93,8 @@ export function progressLine(
   else if (status.phase === 'paused') parts.push(`paused; longhaul resume ${status.run}${where}`);
   else if (status.phase === 'placing') parts.push(`waits for a node: ${status.waitsFor ?? ''}`);
   else if (isWaiting(status)) parts.push(playedText(status, played));
-  // Supervised steps are few and have another pace, so they do not predict the rest. A run may also reach its target earlier.
-  else if (last?.kind === 'grpo') parts.push(`at most ${timeSpan(remainingSeconds(status))}`);
+  // Supervised steps are few and have another pace, so they do not predict the rest.
+  else if (last?.kind === 'grpo') parts.push(`about ${timeSpan(remainingSeconds(status))} left`);
   else if (trainingPhase === 'grpo') parts.push(status.phase);
   else parts.push('warm start');
   return parts.join(' · ');

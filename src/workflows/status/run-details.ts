@@ -85,7 +85,7 @@ function end(status: RunStatus, now: number): string {
   if (last?.kind !== 'grpo' || ['completed', 'stopped', 'paused', 'blocked'].includes(status.phase))
     return '';
   const at = new Date(now + 1000 * remainingSeconds(status));
-  return `ends by ${at.toISOString().slice(5, 16).replace('T', ' ')} UTC`;
+  return `ends about ${at.toISOString().slice(5, 16).replace('T', ' ')} UTC`;
 }
 
 function passAt1({ evaluations }: RunStatus): [string, string, string][] {

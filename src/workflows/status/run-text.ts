@@ -2,6 +2,9 @@
 import type { RunStatus } from '../../activities/contracts.js';
 import { endingText, nothingGraded, passRateText } from '../../spec/pass-rate.js';
 
+/** How many recent steps predict the pace of the next ones. */
+const pacedSteps = 8;
+
 /** Same as `RunProgress.summary`. */
 export function summaryOf(status: RunStatus, step: number, doing: string): string {
   const last = status.recent.at(-1);
@@ -96,10 +99,20 @@ export function targetNote({
   return endingText({ step, target, final });
 }
 
-/** Time left, in seconds, at the pace of recent steps of the same kind. An upper bound, because a run may reach its target earlier. */
-export function remainingSeconds({ recent, totalSteps, step }: RunStatus): number {
+/**
+ * Time left, in seconds, at the usual pace of recent steps of the same kind: their median, because a step that spans an outage or a restart
+ * says nothing about the next ones. An estimate: a run may reach its target earlier, and steps may become faster or slower.
+ */
+export function remainingSeconds({
+  recent,
+  totalSteps,
+  step,
+  control,
+}: Pick<RunStatus, 'recent' | 'totalSteps' | 'step' | 'control'>): number {
   const kind = recent.at(-1)?.kind;
-  const alike = recent.filter((one) => one.kind === kind).slice(-8);
-  const mean = alike.reduce((sum, one) => sum + one.seconds, 0) / Math.max(1, alike.length);
-  return mean * (totalSteps - step);
+  const seconds = recent.filter((one) => one.kind === kind).map((one) => one.seconds);
+  const sorted = seconds.slice(-pacedSteps).sort((one, other) => one - other);
+  // The lower one of two middle values: an outage makes steps longer, never shorter.
+  const usual = sorted[(sorted.length - 1) >> 1] ?? 0;
+  return usual * Math.max(0, Math.min(totalSteps, control.stopAfter ?? Infinity) - step);
 }

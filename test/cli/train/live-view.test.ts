@@ -52,8 +52,8 @@ describe('an evaluation', () => {
 });
 
 describe('the progress line', () => {
-  it('gives the time to the last step as an upper bound, because a run may reach its target earlier', () => {
-    expect(progressLine(training)).toBe('step 30/40 grpo · reward 0.50 · 100 tokens/s · at most 2 min 0 s');
+  it('estimates the time to the last step', () => {
+    expect(progressLine(training)).toBe('step 30/40 grpo · reward 0.50 · 100 tokens/s · about 2 min 0 s left');
   });
 
   it('includes the named folder in the suggested command, so that it can be typed', () => {

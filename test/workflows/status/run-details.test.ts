@@ -98,7 +98,7 @@ describe('the live text of a run', () => {
     const text = of();
     expect(row(text, '**crm**')).toEqual(['**crm**', 'qwen3-0.6b', 'sales']);
     expect(row(text, 'phase')).toEqual(['phase', '**collecting**', 'grpo']);
-    expect(row(text, 'step')).toEqual(['step', '**30** of 40', 'ends by 01-02 03:10 UTC']);
+    expect(row(text, 'step')).toEqual(['step', '**30** of 40', 'ends about 01-02 03:10 UTC']);
     expect(row(text, 'pass@1')).toEqual(['pass@1', '**61.0 %** at step 20', '▁█ +21.0 points since step 10']);
     expect(row(text, 'reward')).toEqual(['reward', '**0.50** at step 30', '▁█']);
     expect(row(text, 'last step')).toEqual(['last step', '60.0 s', '8,421 tokens/s']);
@@ -157,7 +157,7 @@ describe('the live text of a run', () => {
   });
 
   it('predicts no end while the run waits, and offers no commands after it has ended', () => {
-    expect(of({ phase: 'paused' })).not.toContain('ends by');
+    expect(of({ phase: 'paused' })).not.toContain('ends about');
     const stopped = of({ phase: 'stopped' });
     expect(stopped).not.toContain('--name pause');
     expect(stopped).toContain('`longhaul train --run crm`');

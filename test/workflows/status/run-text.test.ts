@@ -5,6 +5,7 @@ import {
   endsAtNextBoundary,
   headline,
   latePauseNote,
+  remainingSeconds,
   stopNote,
   suiteText,
   targetNote,
@@ -54,6 +55,36 @@ describe('a pause', () => {
     );
     expect(latePauseNote({ phase: 'completed', control: noControl })).toBeNull();
     expect(latePauseNote({ phase: 'paused', control: paused })).toBeNull();
+  });
+});
+
+describe('the time left', () => {
+  const left = (seconds: readonly number[], changes: Partial<RunStatus> = {}): number =>
+    remainingSeconds({
+      recent: seconds.map((one, index) => ({ step: index + 1, kind: 'grpo', seconds: one, metrics: {} })),
+      ...{ step: seconds.length, totalSteps: seconds.length + 10, control: noControl },
+      ...changes,
+    });
+
+  it('is not prolonged by a step that spans an outage, however few steps there are', () => {
+    expect(left([10, 10, 11, 10, 2400])).toBe(100);
+    expect(left([10, 2400, 10, 10, 11, 10, 10, 2400, 10])).toBe(100);
+    expect(left([10, 2400])).toBe(100);
+    expect(left([10, 2400, 11])).toBe(110);
+  });
+
+  it('follows the last eight steps of the same kind', () => {
+    expect(left([90, 90, 90, 90, 90, 90, 90, 90, 5, 5, 5, 5, 5, 5, 5, 5])).toBe(50);
+    const supervised = { step: 1, kind: 'sft', seconds: 1, metrics: {} };
+    const recent = [supervised, supervised, supervised, { ...supervised, kind: 'grpo', seconds: 20 }];
+    expect(left([], { recent, step: 4, totalSteps: 6 })).toBe(40);
+  });
+
+  it('ends where a stop was requested, and is never negative', () => {
+    expect(left([10, 10], { control: { ...noControl, stopAfter: 5 } })).toBe(30);
+    expect(left([10, 10], { control: { ...noControl, stopAfter: 1 } })).toBe(0);
+    expect(left([10, 10], { control: { ...noControl, stopAfter: 99 } })).toBe(100);
+    expect(left([])).toBe(0);
   });
 });
 
