@@ -13,7 +13,7 @@ import { environmentRows, templateRows, type EnvironmentRow } from './environmen
 import { tasksOf, type EvaluationFigure } from './history/evaluations.js';
 import { type Faults, faultTable } from './history/faults.js';
 import { percent, points, timeSpan, whole } from './format.js';
-import { type Column, escapeHtml, table } from './html.js';
+import { type Column, escapeHtml, table, quietNotes } from './html.js';
 import { contentPolicy } from './content-policy.js';
 import { loraInWords } from './model-facts.js';
 import type { ReadEpisodes } from './report-episodes.js';
@@ -23,7 +23,7 @@ import type { AcceptedChange } from './history/changes.js';
 import { baselineOf, beforeAndAfter, type RunHistory } from './history/run-history.js';
 import { hasEnded, inWords, positionOf } from './run-position.js';
 import { trends } from './charts/trends.js';
-import { runFacts } from './run-facts.js';
+import { curriculumInWords, runFacts } from './run-facts.js';
 import { trajectoryTables } from './transcripts/trajectory-table.js';
 import { trajectoryTrends } from './charts/trajectory-trends.js';
 import { transcriptViewer } from './transcripts/transcript-viewer.js';
@@ -243,9 +243,7 @@ function learningCurve(history: RunHistory): string {
     '</div><div class="chart-narrow">' +
     // The same chart for a phone, where the figures of the wide chart would be too small to read.
     lineChart({ ...chart, size: { width: 390, height: 280 }, legend: false }) +
-    `</div><p class="quiet">${bandsInWords(history)} ${breaksInWords(breaks)}` +
-    'The curriculum prefers tasks that the policy sometimes solves, so the reward of training ' +
-    'steps may stay below pass@1 on held-out tasks.</p>'
+    `</div>${quietNotes([bandsInWords(history), breaksInWords(breaks), curriculumInWords(history.record)])}`
   );
 }
 
@@ -275,7 +273,7 @@ function tasksInWords(figures: readonly EvaluationFigure[]): string {
 
 function breaksInWords(breaks: readonly number[]): string {
   if (breaks.length === 0) return '';
-  return `The lines are parted where an environment changed: at ${breaks.length === 1 ? 'step' : 'steps'} ${breaks.map(whole).join(', ')}. `;
+  return `The lines are parted where an environment changed: at ${breaks.length === 1 ? 'step' : 'steps'} ${breaks.map(whole).join(', ')}.`;
 }
 
 /** Spans of steps of one kind. Records do not name supervised phases, so all of them count as warm start. Empty if all steps are GRPO. */

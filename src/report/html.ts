@@ -34,3 +34,9 @@ export function table<Row>(rows: readonly Row[], columns: readonly Column<Row>[]
     `<thead><tr>${head.join('')}</tr></thead><tbody>${body.join('\n')}</tbody></table></div>`
   );
 }
+
+/** A paragraph of the notes that are not empty; they are HTML. */
+export function quietNotes(notes: readonly string[]): string {
+  const words = notes.filter((note) => note !== '').join(' ');
+  return words === '' ? '' : `<p class="quiet">${words}</p>`;
+}

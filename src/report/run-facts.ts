@@ -3,6 +3,7 @@ import { escapeHtml } from './html.js';
 import { modelFacts } from './model-facts.js';
 import type { RunHistory } from './history/run-history.js';
 import { nameOfNumerics } from '../spec/records/numerics.js';
+import type { RunRecord } from '../spec/records/run-records.js';
 import type { UpdateRecord } from '../spec/records/update.js';
 import { hasEnded, positionOf } from './run-position.js';
 
@@ -24,6 +25,18 @@ export function runFacts(history: RunHistory): string {
     .join('');
   const spec = escapeHtml(JSON.stringify(record.spec, null, 2));
   return `<table class="facts">${body}</table><details><summary>spec</summary><pre>${spec}</pre></details>`;
+}
+
+/** Why rewards of steps are no pass@1; empty if tasks are drawn without regard to their pass rates. */
+export function curriculumInWords({ spec }: Pick<RunRecord, 'spec'>): string {
+  const { curriculum, curriculum_floor } = spec.trainer;
+  const prefers = (curriculum?.floor ?? curriculum_floor) > 0;
+  if (!prefers) return '';
+  const preferred = curriculum?.by === 'env' ? 'environments whose tasks' : 'tasks that';
+  return (
+    `The curriculum prefers ${preferred} the policy sometimes solves, so the reward of training steps may stay below pass@1 on ` +
+    'held-out tasks.'
+  );
 }
 
 /**
