@@ -101,10 +101,13 @@ export function troubleOf(line: string): string {
 }
 
 function whatFor({ waiting, waiting_episodes, waiting_reason, waiting_until }: ReportedWait): string {
-  const who = `${waiting_episodes} ${waiting_episodes === 1 ? 'episode waits' : 'episodes wait'} for `;
+  const who =
+    waiting_episodes === 0
+      ? 'it waits for '
+      : `${waiting_episodes} ${waiting_episodes === 1 ? 'episode waits' : 'episodes wait'} for `;
   if (waiting === 'store') return `${who}the store, which does not answer`;
   if (waiting === policyServer)
-    return `${waiting_episodes === 0 ? 'it waits for ' : who}the Tinker server${waiting_reason ? ` (${firstLine(waiting_reason)})` : ''}`;
+    return `${who}the Tinker server${waiting_reason ? ` (${firstLine(waiting_reason)})` : ''}`;
   const until = waiting_until === undefined ? '' : new Date(waiting_until).toISOString().slice(11, 16);
   return (
     `${who}environment ${waiting}` +

@@ -6,7 +6,7 @@ import { Backoff } from '../base/backoff.js';
 import type { EnvironmentBackend, EnvironmentError } from '../environments/environment.js';
 
 /** An environment that is down. */
-interface Outage {
+export interface Outage {
   reason: string;
   /** End of the wait for it, in milliseconds since 1970. */
   until: number;

@@ -13,6 +13,8 @@ export interface ForeignFacts {
   grades?: boolean;
   /** True for episodes that the server refuses to open. */
   refuses?: (episodeId: string) => boolean;
+  /** Absent: any free port. */
+  port?: number;
 }
 
 export interface ForeignServer {
@@ -72,7 +74,7 @@ export async function startForeignServer(
       );
     });
   });
-  http.listen(0, '127.0.0.1');
+  http.listen(says.port ?? 0, '127.0.0.1');
   await once(http, 'listening');
   return {
     url: `http://127.0.0.1:${(http.address() as AddressInfo).port}`,

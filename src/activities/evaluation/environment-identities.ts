@@ -5,12 +5,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { NodeDeps } from '../node-deps.js';
 import type { RunData } from '../../data/run-data.js';
 import { currentScope } from '../attempt/scope.js';
+import { OpenWaits } from '../step/open-waits.js';
 import { appByName, appNames, appsVersion } from '../../environments/apps/registry.js';
 import { awakeNow } from '../../base/awake-clock.js';
 import { EnvironmentError } from '../../environments/environment.js';
 import type { EnvironmentFacts } from '../../environments/environment-kind.js';
 import { environmentKind } from '../../environments/environment-kinds.js';
-import { EnvironmentsUnavailable, heldPlaces } from '../../episode/outage-clock.js';
+import { EnvironmentsUnavailable, heldPlaces, type Outage } from '../../episode/outage-clock.js';
 import { inOrder } from '../../environments/tool-results.js';
 import { environmentOf, isBuiltIn } from '../../spec/environments/environment-of.js';
 import type { EnvironmentIdentities } from '../../spec/records/evaluation-records.js';
@@ -29,7 +30,9 @@ export interface Asking {
   maxWaitS: number;
   signal: AbortSignal;
   /** Called repeatedly during a wait for an environment. */
-  onWait: (envKey: string, reason: string) => void;
+  onWait: (envKey: string, outage: Outage) => void;
+  /** Called when an environment has answered. */
+  onAnswer?: (envKey: string) => void;
 }
 
 const minPauseMs = 100;
@@ -83,13 +86,15 @@ async function factsOf(name: string, asking: Asking): Promise<EnvironmentFacts> 
   const giveUpAt = awakeNow() + asking.maxWaitS * 1000;
   for (let pauseMs = minPauseMs; ; pauseMs = Math.min(maxPauseMs, 2 * pauseMs)) {
     try {
-      return await environmentKind(environment).facts(environment, tasks, { timeoutMs, signal });
+      const facts = await environmentKind(environment).facts(environment, tasks, { timeoutMs, signal });
+      asking.onAnswer?.(name);
+      return facts;
     } catch (error) {
       asking.signal.throwIfAborted();
       if (!(error instanceof EnvironmentError)) throw error;
       if (error.kind === 'failed') throw unplayable(name, error);
       if (awakeNow() + pauseMs > giveUpAt) throw unavailable(name, asking, error);
-      asking.onWait(name, error.message);
+      asking.onWait(name, { reason: error.message, until: Date.now() + giveUpAt - awakeNow() });
       await sleep(pauseMs, undefined, { signal: asking.signal }).catch(() => asking.signal.throwIfAborted());
     }
   }
@@ -134,13 +139,20 @@ export async function identitiesOnNode(
     .map((environment) => ({ environment, backend: deps.backendFor(environment, callTimeoutS * 1000) }));
   // This node's own idle sessions must not be what it waits for.
   const releaseIdle = () => Promise.all(servers.map(async ({ backend }) => backend.releaseIdle?.()));
-  const onWait = (envKey: string, reason: string): void => {
-    progress({ waiting: envKey, waiting_reason: reason });
+  const waits = new OpenWaits();
+  // No episode has begun yet.
+  const report = (): void => progress({ ...waits.longest, waiting_episodes: 0 });
+  const onWait = (envKey: string, outage: Outage): void => {
+    waits.goesOn(envKey, { for: envKey, ...outage });
+    report();
     void releaseIdle();
+  };
+  const onAnswer = (envKey: string): void => {
+    if (waits.ends(envKey)) report();
   };
   await releaseIdle();
   const identities = await askIdentities(names, {
-    ...{ environments, tasks, callTimeoutS, maxWaitS, signal, onWait },
+    ...{ environments, tasks, callTimeoutS, maxWaitS, signal, onWait, onAnswer },
   });
   for (const { environment, backend } of servers) backend.forgetTools?.(environment.env_key);
   return identities;

@@ -5,7 +5,7 @@ export interface ReportedWait {
   /** An environment's key, `store`, or `policy server`. */
   waiting: string;
   waiting_since: number;
-  /** Number of episodes that wait for this. */
+  /** Number of episodes that wait for this; 0 if the attempt waits before its first episode. */
   waiting_episodes: number;
   /** Last error message of the environment, the store or the policy server. */
   waiting_reason?: string;

@@ -159,6 +159,34 @@ describe('longhaul status', () => {
 });
 
 describe('a run with a waiting attempt', () => {
+  it('says so before the first episode of an evaluation, too', async () => {
+    const script = uniqueScript('absent');
+    const held = gate();
+    script.before = async (call) => {
+      if (!call.startsWith('evaluate')) return;
+      Context.current().heartbeat({
+        ...{ waiting: 'depot', waiting_since: Date.now() - 71_000, waiting_episodes: 0 },
+        waiting_reason: 'http://127.0.0.1:9 does not answer',
+        waiting_until: Date.UTC(2030, 0, 1, 12, 30),
+      });
+      await held.wait();
+    };
+    await withRun(temporal, script, async (run) => {
+      await held.reached;
+      const words =
+        /: it waits for environment depot \(.*127\.0\.0\.1:9 does not answer\); the run is blocked if it does not answer by 12:30 UTC/;
+      const { name } = script.outline;
+      await expect.poll(async () => (await longhaul('status', name)).output).toMatch(words);
+      expect(JSON.parse((await longhaul('status', name, '--json')).output)).toMatchObject({
+        waiting: [
+          { attempt: 1, reason: expect.stringContaining('it waits for environment depot') as string },
+        ],
+      });
+      held.release();
+      await run.result();
+    });
+  });
+
   it('says what the attempt waits for and for how long, until it continues', async () => {
     const script = uniqueScript('outage');
     const held = gate();

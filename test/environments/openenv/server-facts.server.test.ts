@@ -45,7 +45,7 @@ describe('a server that answers after 0.2 s', () => {
         maxWaitS: 2,
         signal,
       },
-      onWait: (_, why) => waits.push(why),
+      onWait: (_, { reason }) => waits.push(reason),
     });
     await sleep(50);
     await standStill(3_000);
