@@ -93,11 +93,12 @@ export interface Observation {
 }
 
 /**
- * An interruption that only the run's workflow knows. `waited`: the run waited for a node, the orchestrator or the server. `event`: the
- * lease that ended.
+ * An interruption that the run's workflow knows. `waited`: the run waited for a node, the orchestrator or the server. `event`: the lease
+ * that ended. `node`: absent in histories of an earlier version.
  */
 export type Interruption =
-  | { what: 'node_lost' | 'node_drained'; event: string; seconds: number }
+  | { what: 'node_lost'; event: string; seconds: number }
+  | { what: 'node_drained'; event: string; seconds: number; node?: string }
   | { what: 'waited'; seconds: number };
 
 /**

@@ -13,9 +13,9 @@ export class Interruptions {
   constructor(public undelivered: readonly Interruption[] = []) {}
 
   /** A lost node was alive at its last report, so it costs `nodeLostAfterMs`; a draining node costs nothing. */
-  nodeGone({ lease: event, reason }: RevokedLease): void {
+  nodeGone({ lease: event, node, reason }: RevokedLease): void {
     if (reason === 'lost') this.add({ what: 'node_lost', event, seconds: nodeLostAfterMs / 1000 });
-    if (reason === 'draining') this.add({ what: 'node_drained', event, seconds: 0 });
+    if (reason === 'draining') this.add({ what: 'node_drained', event, seconds: 0, node });
   }
 
   /** `since`: when the run began to wait for a node, the orchestrator or the server, in milliseconds since the epoch. */

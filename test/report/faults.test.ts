@@ -122,3 +122,14 @@ test('the sentence claims neither full progress nor an undisturbed run if the ta
   fault.record.observed.recoveries = [{ ...free, down_seconds: 0.04 }];
   expect(sentenceOf(history, fault)).toContain('faults cost under 0.1 s');
 });
+
+test('the time until a failure was noticed is a mean over those that were noticed later', () => {
+  const drained = (step: number, detection_seconds: number): StepAttempt => {
+    const { record } = after('node_drained', step);
+    const recoveries = (record.observed.recoveries ?? []).map((one) => ({ ...one, detection_seconds }));
+    return { step, record: { ...record, observed: { ...record.observed, recoveries } } };
+  };
+  const html = faultTable(faultsOf(history, [drained(3, 30), drained(5, 10), drained(6, 0)]));
+  expect(html).toContain('a node was shut down');
+  expect(html).toContain('20.00 s');
+});

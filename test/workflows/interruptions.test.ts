@@ -62,7 +62,7 @@ it('a lost node counts from its last report, a draining node from its notice, a 
   const interruptions = new Interruptions();
   for (const reason of ['draining', 'released', 'lost'] as const) interruptions.nodeGone({ ...gone, reason });
   expect(interruptions.undelivered).toEqual([
-    { what: 'node_drained', seconds: 0, event: gone.lease },
+    { what: 'node_drained', seconds: 0, event: gone.lease, node: gone.node },
     { what: 'node_lost', seconds: nodeLostAfterMs / 1000, event: gone.lease },
   ]);
 });

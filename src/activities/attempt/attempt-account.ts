@@ -42,6 +42,8 @@ interface Unit {
   since: number;
   tokens: number;
   waiting: boolean;
+  /** True if a later attempt can continue the unit, not only begin it again. */
+  kept: boolean;
 }
 
 export class AttemptAccount {
@@ -70,10 +72,13 @@ export class AttemptAccount {
     this.explain = explain;
   }
 
-  /** Starts a unit of work; this ends the downtime of an earlier failure. */
-  begin(what: Unit['what']): WorkUnit {
+  /**
+   * Starts a unit of work; this ends the downtime of an earlier failure. `kept`: an earlier attempt left work that this one continues, and
+   * that a later one can continue again.
+   */
+  begin(what: Unit['what'], kept = false): WorkUnit {
     this.workedAt ??= performance.now();
-    const unit: Unit = { what, since: performance.now(), tokens: 0, waiting: false };
+    const unit: Unit = { what, since: performance.now(), tokens: 0, waiting: false, kept };
     this.units.add(unit);
     this.clock();
     const waiting = (now: boolean): void => {
@@ -87,6 +92,8 @@ export class AttemptAccount {
       },
       kept: () => {
         unit.since = performance.now();
+        // What is kept may be no more than its begin.
+        unit.kept ||= unit.tokens > 0;
         unit.tokens = 0;
       },
       waits: () => waiting(true),
@@ -128,7 +135,7 @@ export class AttemptAccount {
     return {
       seconds: rounded(ages / 1000 / Math.max(1, units.length)),
       tokens: units.reduce((sum, { tokens }) => sum + tokens, 0),
-      episodes: units.filter(({ what }) => what === 'episode').length,
+      episodes: units.filter(({ what, kept }) => what === 'episode' && !kept).length,
     };
   }
 

@@ -10,6 +10,7 @@ import { canonicalText, recordDigest } from '../../store/records/canonical.js';
 import { attemptFolder } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { appendSequence } from '../../store/records/records.js';
+import { isOfSweep } from '../../store/runs/step-attempts.js';
 import { Diverged } from '../../store/objects/store-errors.js';
 
 /** In seconds. A shorter wait is normal for a busy server and is not recorded. */
@@ -50,7 +51,10 @@ export function attemptEvidence(
       ...part,
       observed: { node: life.node, pid: life.process.pid, at: new Date().toISOString(), ...news },
     }));
-    if ('recoveries' in news) account.recorded();
+    if (!('recoveries' in news)) return;
+    account.recorded();
+    // Faults of a sweep do not count as the run's.
+    if (!isOfSweep(scope.activity)) life.recorded(run, news.recoveries);
   };
   return {
     recovered: async () => {

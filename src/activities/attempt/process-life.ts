@@ -1,6 +1,7 @@
 // What a worker process remembers of its own work, and what it knows of its predecessor, the process that used its folder before.
 import type { EndedAttempt } from './attempt-account.js';
 import { NewestEntries } from '../../base/newest-entries.js';
+import type { Recovery } from '../../spec/records/attempt-records.js';
 
 export interface Predecessor {
   /** In the form of `ProcessLife.identity`. */
@@ -28,6 +29,10 @@ export class ProcessLife {
   private readonly runs = new NewestEntries<true>();
   /** For each run, the engine process that it last used on this worker. */
   readonly engines = new NewestEntries<string>();
+  /** For each run, the lease whose end is the predecessor's departure. */
+  private readonly departures = new NewestEntries<string>();
+  /** Runs whose records contain the predecessor's departure. */
+  private readonly recordedDepartures = new NewestEntries<true>();
 
   constructor(
     readonly process: ProcessPlace,
@@ -54,6 +59,25 @@ export class ProcessLife {
   /** Notes a run; returns whether this process already knew it. */
   noteRun(run: string): boolean {
     return wasKnown(this.runs, run);
+  }
+
+  /**
+   * The event under which the end of a drained lease is recorded: the predecessor's identity if it was the predecessor that left, because
+   * the attempts that it left behind are recorded under that name; then null if the departure is on record. `node` is the lease's node.
+   */
+  departureEvent(run: string, lease: string, node = this.process.name): string | null {
+    if (this.predecessor?.left !== true || node !== this.process.name) return lease;
+    const ended = this.departures.get(run) ?? lease;
+    this.departures.set(run, ended);
+    if (ended !== lease) return lease;
+    return this.recordedDepartures.get(run) ? null : this.predecessor.identity;
+  }
+
+  /** Call when a record of the run contains these recoveries. */
+  recorded(run: string, recoveries: readonly Pick<Recovery, 'cause' | 'event'>[]): void {
+    const isDeparture = ({ cause, event }: Pick<Recovery, 'cause' | 'event'>): boolean =>
+      cause === 'node_drained' && event === this.predecessor?.identity;
+    if (recoveries.some(isDeparture)) this.recordedDepartures.set(run, true);
   }
 
   ended(activity: string, attempt: EndedAttempt): void {

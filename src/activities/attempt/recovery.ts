@@ -20,7 +20,7 @@ import { type AttemptScope } from '../../policy/attended.js';
 import { EngineExited } from '../../engine/policy-engine.js';
 import { EnvironmentError } from '../../environments/environment.js';
 import type { Recovery, RecoveryCause } from '../../spec/records/attempt-records.js';
-import { isAtState } from '../../store/runs/step-attempts.js';
+import { isAtState, isOfSweep } from '../../store/runs/step-attempts.js';
 import { ownersFolder } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { mendsItself } from './repeated-failures.js';
@@ -57,7 +57,7 @@ export function recovering<
     const account = currentAccount();
     const { life } = deps;
     const step = Math.max(input.step ?? 0, 0);
-    const before = interrupted(whatEnded(life, input.run, scope, begunAt), input);
+    const before = interrupted(whatEnded(life, input.run, scope, begunAt), input, scope, life);
     account.begins(before, (restored) => explained(deps, input, scope, step, restored, account.engine));
     try {
       const answer = await activity(deps, input);
@@ -82,15 +82,24 @@ export function recovering<
  * Adds the workflow's interruptions. Each retry of an activity receives the same list: readers count an event once however often it is
  * recorded, and a wait is added on the first try only.
  */
-function interrupted(ended: EndedAttempt, { interruptions = [] }: OnNode): EndedAttempt {
+function interrupted(
+  ended: EndedAttempt,
+  { run, interruptions = [] }: { run: string } & OnNode,
+  { activity }: AttemptScope,
+  life: ProcessLife,
+): EndedAttempt {
   const recoveries = [...ended.recoveries];
   let { waited_seconds } = ended;
-  for (const { seconds, ...one } of interruptions) {
+  // The newest first: of several drained leases of this node, the last one was the predecessor's.
+  for (const { seconds, ...one } of interruptions.toReversed()) {
     if (one.what === 'waited') waited_seconds += Context.current().info.attempt === 1 ? seconds : 0;
     else {
       const silent = one.what === 'node_lost' ? seconds : 0;
-      const { what: cause, event } = one;
-      recoveries.push({ cause, event, lost: nothingLost, detection_seconds: silent, down_seconds: seconds });
+      const { what: cause } = one;
+      const isKnown = cause === 'node_drained' && !isOfSweep(activity);
+      const event = isKnown ? life.departureEvent(run, one.event, one.node) : one.event;
+      const cost = { lost: nothingLost, detection_seconds: silent, down_seconds: seconds };
+      if (event !== null) recoveries.push({ cause, event, ...cost });
     }
   }
   return { ...ended, recoveries, waited_seconds };

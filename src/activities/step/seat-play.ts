@@ -128,7 +128,8 @@ async function playSeat(
   waiting: SeatWaiting,
   signal: AbortSignal,
 ): Promise<EpisodeRecord> {
-  const work = currentAccount().begin('episode');
+  const { isKept, past } = seat.journal;
+  const work = currentAccount().begin('episode', isKept && past.sampled.size > 0);
   const waits = (wait: Wait): void => {
     work.waits();
     waiting.goesOn(wait);

@@ -7,6 +7,7 @@ import {
   faultsAfter,
   faultsIn,
   noFaults,
+  noticedLaterIn,
   plusFigures,
   withFaults,
 } from '../../store/runs/fault-figures.js';
@@ -21,6 +22,8 @@ import type { RunHistory } from './run-history.js';
 interface CauseOfLoss {
   cause: RecoveryCause;
   count: number;
+  /** How many of them were noticed only after a time. */
+  noticedLater: number;
   figures: FaultFigures;
 }
 
@@ -57,10 +60,10 @@ export function faultsOf(history: RunHistory, attempts: readonly StepAttempt[]):
       .flatMap(({ observed }) => (observed.recoveries ?? []).map(({ cause }) => cause)),
   );
   const causes = [...found].map((cause) => {
-    const figures = [...steps.values()]
-      .map((counted) => faultsIn(counted.map((attempt) => onlyOf(cause, attempt))))
-      .reduce(plusFigures, {});
-    return { cause, count: figures[`ft/restarts/${cause}`] ?? 0, figures };
+    const own = [...steps.values()].map((counted) => counted.map((attempt) => onlyOf(cause, attempt)));
+    const figures = own.map(faultsIn).reduce(plusFigures, {});
+    const noticedLater = own.map(noticedLaterIn).reduce((sum, one) => sum + one, 0);
+    return { cause, count: figures[`ft/restarts/${cause}`] ?? 0, noticedLater, figures };
   });
   return {
     figures: asOf(committed['ft/wall_seconds'] ?? 0, plusFigures(committed, after)),
@@ -161,7 +164,7 @@ function sumSentence({ figures, causes }: Faults): string {
   );
 }
 
-function noticed({ count, figures }: CauseOfLoss): string {
+function noticed({ count, noticedLater, figures }: CauseOfLoss): string {
   const total = figures['ft/detection_seconds'] ?? 0;
-  return count > 0 && total > 0 ? `${(total / count).toFixed(2)} s` : '–';
+  return count > 0 && total > 0 ? `${(total / noticedLater).toFixed(2)} s` : '–';
 }

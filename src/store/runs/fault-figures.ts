@@ -24,22 +24,32 @@ export function isFault({ cause }: Pick<Recovery, 'cause'>): boolean {
   return !noFault.includes(cause);
 }
 
-/** Figures of one step, from its attempts (`readStepAttempts`). Faults of a sweep that evaluates the run's states do not count. */
-export function faultsIn(all: readonly AttemptRecord[]): FaultFigures {
-  const attempts = all.filter(({ activity }) => !isOfSweep(activity));
-  const events = new Map<string, { activity: string; recovery: Recovery }[]>();
+/** The recoveries of a step's attempts, one list for each failure or move. Faults of a sweep that evaluates the run's states do not count. */
+function eventsIn(attempts: readonly AttemptRecord[]): Recovery[][] {
+  const events = new Map<string, Recovery[]>();
   for (const { activity, observed } of attempts) {
+    if (isOfSweep(activity)) continue;
     for (const recovery of observed.recoveries ?? []) {
       const name = `${recovery.cause} ${recovery.event}`;
-      events.set(name, [...(events.get(name) ?? []), { activity, recovery }]);
+      events.set(name, [...(events.get(name) ?? []), recovery]);
     }
   }
+  return [...events.values()];
+}
+
+/** How many failures of a step were noticed only after a time. A node that signs off is noticed at once. */
+export function noticedLaterIn(attempts: readonly AttemptRecord[]): number {
+  return eventsIn(attempts).filter((seen) => seen.some(({ detection_seconds }) => detection_seconds > 0))
+    .length;
+}
+
+/** Figures of one step, from its attempts (`readStepAttempts`). */
+export function faultsIn(attempts: readonly AttemptRecord[]): FaultFigures {
   const figures: FaultFigures = {};
   const add = (name: string, value: number): void => {
     if (value > 0) figures[`ft/${name}`] = rounded((figures[`ft/${name}`] ?? 0) + value);
   };
-  for (const seen of events.values()) {
-    const recoveries = seen.map(({ recovery }) => recovery);
+  for (const recoveries of eventsIn(attempts)) {
     const [first] = recoveries;
     if (first && isFault(first)) add(`restarts/${first.cause}`, 1);
     // One death ends several activities: they were down at the same time, but each lost its own work.
@@ -65,7 +75,7 @@ export function faultsIn(all: readonly AttemptRecord[]): FaultFigures {
 /** Seconds of waiting: activities of a step wait in parallel, attempts of one activity wait one after another. */
 function waitedIn(attempts: readonly AttemptRecord[]): number {
   const waited = new Map<string, number>();
-  for (const { activity, observed } of attempts)
+  for (const { activity, observed } of attempts.filter((one) => !isOfSweep(one.activity)))
     waited.set(activity, (waited.get(activity) ?? 0) + (observed.waited_seconds ?? 0));
   return Math.max(0, ...waited.values());
 }

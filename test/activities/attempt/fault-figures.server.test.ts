@@ -13,11 +13,13 @@ import type { NodeDeps } from '../../../src/activities/node-deps.js';
 import { planStep } from '../../../src/activities/step/plan-step.js';
 import { type Predecessor, ProcessLife } from '../../../src/activities/attempt/process-life.js';
 import type { AttemptRecord, Recovery } from '../../../src/spec/records/attempt-records.js';
-import { type FaultFigures, readFaults } from '../../../src/store/runs/fault-figures.js';
+import { type FaultFigures, faultsIn, readFaults } from '../../../src/store/runs/fault-figures.js';
 import { readAttemptsIn } from '../../../src/store/runs/step-attempts.js';
 import { guardActivities } from '../../../src/workers/attempt/activity-guard.js';
 import { drainingFailure } from '../../../src/workers/node/node-departure.js';
 import { OpenActivities } from '../../../src/workers/attempt/open-activities.js';
+import { episodesFolder } from '../../../src/store/objects/layout.js';
+import { keysOf } from '../../store/overlaid-store.js';
 import { activityId, lastSftStep, run } from '../fixture.js';
 import { harness, useHarness } from '../own-harness.js';
 
@@ -116,6 +118,25 @@ describe('an engine that is killed', () => {
     expect((await planning).faults).toEqual(told);
   });
 
+  it('during a collect loses no episode that continues from its journal', async () => {
+    const generator = { ...(harness.spec['generator'] as object), n_samples_per_prompt: 4, max_turns: 4 };
+    await harness.open({ ...harness.spec, generator });
+    await harness.advance(lastSftStep);
+    const planned = await harness.plan(step);
+    const { collectRollouts } = createNodeActivities(harness.node);
+    const input = harness.rollouts(planned);
+    const collect = (attempt: number) =>
+      harness.attempt(name('collect'), () => collectRollouts(input), attempt);
+    killAt('generate', 11);
+    await expect(collect(1)).rejects.toMatchObject({ code: 'EngineExited' });
+    const finished = (await keysOf(harness.store, episodesFolder(run, step))).length;
+    await collect(2);
+    const continued = harness.said.flatMap((line) => /^(\d+) episodes continued/.exec(line)?.[1] ?? []);
+    expect(continued.map(Number)).toEqual([expect.any(Number)]);
+    const [recovery] = recoveriesOf(await readAttemptsIn(harness.store, run, step));
+    expect(recovery!.lost.episodes).toBe(4 * planned.slots - finished - Number(continued[0]));
+  });
+
   it('during a collect without writable journals also costs the answered turns', async () => {
     const generator = { ...(harness.spec['generator'] as object), n_samples_per_prompt: 4, max_turns: 4 };
     await harness.open({ ...harness.spec, generator });
@@ -134,6 +155,7 @@ describe('an engine that is killed', () => {
     await collect(2);
     const [recovery] = recoveriesOf(await readAttemptsIn(harness.store, run, step));
     expect(recovery!.lost.tokens).toBeGreaterThan(0);
+    expect(recovery!.lost.episodes).toBeGreaterThan(0);
     await harness.attempt(name('update'), () => activities.updatePolicy(input));
     expect(await figures()).toMatchObject({ 'ft/lost_tokens': recovery!.lost.tokens });
   });
@@ -253,6 +275,43 @@ describe('a worker that replaces another one', () => {
     await harness.advance(lastSftStep);
     expect(await told(inPlaceOf({ ...dead, left: true }), 2, now - 60_000)).toMatchObject([
       { cause: 'node_drained', event: identity },
+    ]);
+  });
+
+  it('counts one departure once, although the workflow reports it, too', async () => {
+    await harness.advance(lastSftStep);
+    const drained = (lease: string, node = 'node-a') =>
+      ({ what: 'node_drained', event: lease, seconds: 0, node }) as const;
+    const deps = inPlaceOf({ ...dead, left: true });
+    await told(deps, 2, now - 60_000);
+    const interruptions = [drained(`${run}/1`)];
+    await told(deps, 1, now, { interruptions });
+    // A retry gets the same list.
+    expect(await told(deps, 1, now + 1, { interruptions })).toMatchObject([
+      { cause: 'node_drained', event: identity, detection_seconds: 1.5 },
+    ]);
+    const attempts = await readAttemptsIn(harness.store, run, step);
+    expect(faultsIn(attempts)).toMatchObject({ 'ft/restarts/node_drained': 1, 'ft/detection_seconds': 1.5 });
+    // An earlier departure of this node, and one of another node, are faults of their own.
+    await told(deps, 1, now + 2, { interruptions: [drained(`${run}/0`), drained('other/1', 'node-b')] });
+    expect(faultsIn(await readAttemptsIn(harness.store, run, step))).toMatchObject({
+      'ft/restarts/node_drained': 3,
+      'ft/detection_seconds': 1.5,
+    });
+  });
+
+  it('counts a departure of which only the workflow knows, under the name of its predecessor', async () => {
+    await harness.advance(lastSftStep);
+    const interruptions = [
+      { what: 'node_drained', event: `${run}/1`, seconds: 0, node: 'node-a' },
+      { what: 'node_drained', event: `${run}/2`, seconds: 0, node: 'node-a' },
+    ] as const;
+    const recoveries = await told(inPlaceOf({ ...dead, left: true }), 1, now, {
+      interruptions: [...interruptions],
+    });
+    expect(recoveries.filter(({ cause }) => cause === 'node_drained').map(({ event }) => event)).toEqual([
+      identity,
+      `${run}/1`,
     ]);
   });
 
