@@ -78,6 +78,13 @@ const models = {
 {%- elif m.role == 'user' %}{{- '[INST] ' + ns.system + m.content + '[/INST]' }}{%- set ns.system = '' %}
 {%- else %}{{- ' ' + m.content + '</s>' }}{%- endif %}{%- endfor %}`,
   },
+  'a template that knows no roles but the assistant’s': {
+    tokens: tokensOf.mistral,
+    format: 'mistral',
+    template: `{{- '<s>' }}{%- for m in messages %}
+{%- if m.role == 'assistant' %}{{- m.content + '</s>' }}{%- else %}{{- '[INST]' + m.content + '[/INST]' }}{%- endif %}
+{%- endfor %}`,
+  },
   'gpt-oss': {
     tokens: tokensOf.gptOss,
     format: 'gpt_oss',

@@ -26,8 +26,8 @@ export interface MessageFrames {
   openings: Opening[];
   /** Texts of all control tokens that the template writes. */
   tokens: ReadonlySet<string>;
-  /** The template puts system prompt and task into one message. */
-  mergesSystem: boolean;
+  /** How the template writes the system prompt: as a message of its own, as one that opens like a user's, or in one message with the task. */
+  system: 'own' | 'as user' | 'merged';
   /** What follows the last message: its closing, and the opening of the model's turn. */
   promptTail: DecodedPart[];
   observationTail: DecodedPart[];
@@ -43,20 +43,24 @@ export function messageFrames({ tokenizer, template }: FrameSource): MessageFram
   const prompt = read(template.prompt(said('system', 'user')));
   const observation = read(template.between(words.user, false));
   const turn = read(template.conversation(said('user', 'assistant')));
-  const mergesSystem = !before(prompt, words.user).some(({ isControl }) => isControl);
-  const contexts: [Role, DecodedPart[]][] = [
+  const isMerged = !before(prompt, words.user).some(({ isControl }) => isControl);
+  const plain: Context[] = [
     ['user', before(turn, words.user)],
     ['user', before(observation, words.user)],
     // Not looked for, because the tail is cut off. The others must differ from it.
     ['assistant', before(turn, words.assistant)],
   ];
-  if (!mergesSystem)
-    contexts.push(['system', before(prompt, words.system)], ['user', before(prompt, words.user)]);
+  const own: Context[] = [
+    ['system', before(prompt, words.system)],
+    ['user', before(prompt, words.user)],
+  ];
+  const distinct = isMerged ? null : distinctOpenings([...plain, ...own]);
+  const openings = distinct ?? distinctOpenings(plain) ?? [];
   const tokens = [prompt, observation, turn].flat().filter(({ isControl }) => isControl);
   return {
-    openings: distinctOpenings(contexts).filter(({ role }) => role !== 'assistant'),
+    openings: openings.filter(({ role }) => role !== 'assistant'),
     tokens: new Set(tokens.map(({ text }) => text)),
-    mergesSystem,
+    system: distinct ? 'own' : isMerged ? 'merged' : 'as user',
     promptTail: after(prompt, words.user),
     observationTail: after(observation, words.user),
   };
@@ -96,24 +100,23 @@ export function withoutTail(parts: readonly DecodedPart[], tail: readonly Decode
   return [...parts.slice(0, start), textPart(text.slice(0, text.length - end.length))];
 }
 
-/** The shortest openings that tell the roles apart. */
-function distinctOpenings(contexts: readonly [Role, DecodedPart[]][]): Opening[] {
+/** The parts that stand before a message of the role. */
+type Context = [Role, DecodedPart[]];
+
+/** The shortest openings that tell the roles apart; null if none do. */
+function distinctOpenings(contexts: readonly Context[]): Opening[] | null {
   const deepest = Math.max(...contexts.map(([, parts]) => parts.filter(({ isControl }) => isControl).length));
-  let openings: Opening[] = [];
   for (let depth = 1; depth <= deepest; depth++) {
-    openings = contexts.flatMap(([role, parts]) => {
+    const openings = contexts.flatMap(([role, parts]) => {
       const opening = openingOf(parts, depth);
       return opening.length > 0 ? [{ role, parts: opening }] : [];
     });
-    const isClear = openings.every((one) =>
-      openings.every((other) => one.role === other.role || keyOf(one) !== keyOf(other)),
-    );
-    if (isClear) break;
+    const roles = new Map(openings.map((opening) => [keyOf(opening), opening]));
+    // The longest first: one may begin like another.
+    if (openings.every((opening) => roles.get(keyOf(opening))?.role === opening.role))
+      return [...roles.values()].sort((a, b) => b.parts.length - a.parts.length);
   }
-  // The longest first: one may begin like another.
-  return [...new Map(openings.map((opening) => [keyOf(opening), opening])).values()].sort(
-    (a, b) => b.parts.length - a.parts.length,
-  );
+  return null;
 }
 
 /** From the control token that is `depth`th from the end, and from further ones that only a role's name parts from it. */

@@ -97,15 +97,16 @@ function promptMessages(
 ): RoleText[] {
   const parts = withoutTail(tokenizer.decodeParts(tokens.slice(0, prompt_length)), frames.promptTail);
   const messages = messagesIn(parts, frames, { role: 'user', beforeOthers: 'system' });
-  const [only, ...others] = messages;
+  const [first, ...others] = messages;
+  if (!first || first.role !== 'user') return messages;
+  const { text } = first;
+  if (frames.system === 'as user' && others.length > 0) return [{ role: 'system', text }, ...others];
   const task = taskByKey.get(task_key)?.prompt.trim() ?? '';
-  if (!frames.mergesSystem || !only || others.length > 0 || task === '') return messages;
-  const begin = only.text.lastIndexOf(task);
-  if (begin <= 0) return messages;
-  const system = only.text.slice(0, begin).trim();
+  const begin = task === '' ? 0 : text.lastIndexOf(task);
+  if (frames.system !== 'merged' || others.length > 0 || begin <= 0) return messages;
   return [
-    { role: 'system', text: system },
-    { role: 'user', text: only.text.slice(begin) },
+    { role: 'system', text: text.slice(0, begin).trim() },
+    { role: 'user', text: text.slice(begin) },
   ];
 }
 
