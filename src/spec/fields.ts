@@ -1,6 +1,6 @@
 // Schemas of values that both run specs and sweeps use.
 import { z } from 'zod';
-import type { NumberRange } from './live-ranges.js';
+import type { NumberRange } from './records/live-ranges.js';
 
 export const name = z.string().regex(/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/, {
   error: 'must have 1 to 64 letters, digits, ".", "_" or "-", and not start with a dot',

@@ -17,7 +17,7 @@ import {
 import { toolFormatNames } from './tool-format-names.js';
 import { data } from './data-schema.js';
 import { environment } from './environments/environment-schema.js';
-import { liveRanges } from './live-ranges.js';
+import { liveRanges } from './records/live-ranges.js';
 import { model } from './model-schema.js';
 import { trainer } from './trainer-schema.js';
 

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { betas, count, countOrZero, inRange, name, positive, share } from './fields.js';
 import type { SpecProblem } from './invalid-spec.js';
-import { liveRanges } from './live-ranges.js';
+import { liveRanges } from './records/live-ranges.js';
 import { advantageEstimators, klEstimators, lossReductions, policyLossTypes } from './records/loss-plan.js';
 
 /** Default of `trainer.block_after_s`: within this time a driver restarts, or another process frees the memory that it took. */

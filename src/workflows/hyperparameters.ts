@@ -1,5 +1,5 @@
 // Which values may change while a run is under way, and their ranges. A bad value is refused before anything is recorded (R21).
-import { type LiveSetting, liveRanges, type NumberRange } from '../spec/live-ranges.js';
+import { type LiveSetting, liveRanges, type NumberRange } from '../spec/records/live-ranges.js';
 import type { ControlState } from '../spec/records/control-records.js';
 
 /** Default of the spec's `model.architecture.max_position_embeddings`. */

@@ -83,7 +83,7 @@ const singleFiles = {
   // Readers of a run's records must expect the evaluations that its workflow plays. This file imports nothing.
   'spec/suite-due': ['workflows'],
   // What a spec allows and what may be set during a run must have one table of ranges. This file imports nothing.
-  'spec/live-ranges': ['workflows'],
+  'spec/records/live-ranges': ['workflows'],
 };
 
 export const importArrows = {
