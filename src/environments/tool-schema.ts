@@ -11,7 +11,7 @@ const mergedKeys = ['type', 'properties', 'required', 'title', 'description', 'a
 /** The schema with `properties` at its top. What the schema says besides stays. */
 export function parametersIn(schema: unknown): JsonSchemaObject {
   const whole = isObject(schema) ? merged(schema, schema, []) : {};
-  return { ...whole, type: 'object', properties: propertiesOf(whole) };
+  return { ...whole, type: 'object', properties: propertiesOf(whole) } as JsonSchemaObject;
 }
 
 const propertiesOf = ({ properties }: Json): Json => (isObject(properties) ? properties : {});

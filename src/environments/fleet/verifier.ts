@@ -12,7 +12,7 @@ import { EnvironmentError } from '../environment.js';
 
 import { explanationOf } from './explanation.js';
 import type { FleetAnswer, FleetRequest, FleetRequestOptions } from './fleet-request.js';
-import { pickle, Tuple } from './pickle.js';
+import { Pair, pickle } from './pickle.js';
 import { verifierEntry } from './verifier-entry.js';
 import { zip } from './zip.js';
 
@@ -114,7 +114,7 @@ function executor(request: FleetRequest, run: VerifierRun): () => Promise<FleetA
   const question = {
     key,
     sha256,
-    args: pickle({ args: new Tuple(null, environment), kwargs }).toString('base64'),
+    args: pickle({ args: new Pair(null, environment), kwargs }).toString('base64'),
     args_array: [environment],
     function_name: entry.name,
     timeout: verifierTimeoutS,

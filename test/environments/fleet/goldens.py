@@ -22,22 +22,11 @@ def validate_task(env, final_answer=None):
 
 def built(spec):
     """The value that a description stands for; `built` in goldens.ts does the same."""
-    if isinstance(spec, list):
-        return [built(item) for item in spec]
     if not isinstance(spec, dict):
         return spec
     if "$repeat" in spec:
         text, times = spec["$repeat"]
         return text * times
-    if "$tuple" in spec:
-        return tuple(built(item) for item in spec["$tuple"])
-    if "$numbers" in spec:
-        return list(range(spec["$numbers"]))
-    if "$keys" in spec:
-        return {f"key {n}": n for n in range(spec["$keys"])}
-    if "$texts" in spec:
-        count, length = spec["$texts"]
-        return [f"{n:0{length}}" for n in range(count)]
     return {key: built(value) for key, value in spec.items()}
 
 
@@ -102,11 +91,6 @@ def asked_by_sdk(known, answer, runtime):
 
 VALUES = [
     None,
-    True,
-    False,
-    [0, 255, 256, 65535, 65536, 2147483647, 2147483648, 9007199254740991],
-    [-1, -128, -129, -32769, -2147483648, -2147483649, -549755813888, -9007199254740991],
-    [0.5, -0.0, 1e300, -2.5e-310],
     "",
     "é ☃ 😀 \0",
     "\ud800 alone, \udc00 too",
@@ -114,20 +98,8 @@ VALUES = [
     {"$repeat": ["é", 128]},
     {"$repeat": ["a", 65535]},
     {"$repeat": ["a", 65536]},
-    [{"$repeat": ["a", 65520]}, "after", {"$repeat": ["b", 70000]}, 1, {"$repeat": ["c", 70000]}],
-    [],
-    [[]],
     {},
     {"one": {}},
-    {"one": [None, {"two": 2}], "three": "3"},
-    {"$tuple": []},
-    [{"$tuple": [1]}, {"$tuple": [1, 2]}, {"$tuple": [1, 2, 3]}, {"$tuple": [1, 2, 3, 4]}],
-    {"$numbers": 1000},
-    {"$numbers": 1001},
-    {"$keys": 999},
-    {"$keys": 1000},
-    {"$keys": 1001},
-    {"$texts": [400, 600]},
 ]
 
 ANSWERS = [None, "", "It is booked.", "Größe: 12 m² 🏨", {"$repeat": ["long ", 60]}, {"$repeat": ["€", 30000]}]

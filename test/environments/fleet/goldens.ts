@@ -1,6 +1,6 @@
 // What goldens.py recorded from Fleet's Python SDK.
 import { readFileSync } from 'node:fs';
-import { Tuple, type Picklable } from '../../../src/environments/fleet/pickle.js';
+import type { Picklable } from '../../../src/environments/fleet/pickle.js';
 import { sha256Hex } from '../../../src/base/sha256.js';
 
 interface Goldens {
@@ -21,21 +21,9 @@ export const goldens = JSON.parse(
 
 /** The value that a description stands for; `built` in goldens.py does the same. */
 export function built(spec: unknown): Picklable {
-  if (Array.isArray(spec)) return spec.map(built);
-  if (typeof spec !== 'object' || spec === null) return spec as Picklable;
-  const { $repeat, $tuple, $numbers, $keys, $texts } = spec as {
-    $repeat?: [string, number];
-    $tuple?: unknown[];
-    $numbers?: number;
-    $keys?: number;
-    $texts?: [number, number];
-  };
-  const upTo = (count: number): number[] => Array.from({ length: count }, (_, n) => n);
+  if (typeof spec !== 'object' || spec === null) return spec as string | null;
+  const { $repeat } = spec as { $repeat?: [string, number] };
   if ($repeat) return $repeat[0].repeat($repeat[1]);
-  if ($tuple) return new Tuple(...$tuple.map(built));
-  if ($numbers !== undefined) return upTo($numbers);
-  if ($keys !== undefined) return Object.fromEntries(upTo($keys).map((n) => [`key ${n}`, n]));
-  if ($texts) return upTo($texts[0]).map((n) => String(n).padStart($texts[1], '0'));
   return Object.fromEntries(Object.entries(spec).map(([key, value]) => [key, built(value)]));
 }
 
