@@ -24,7 +24,7 @@ import type { RewardRule } from './observed-reward.js';
 import { type Contract, OpenEnvServer, type ServerOptions } from './openenv-server.js';
 import { createSemaphore, crowdText, type Semaphore } from '../semaphore.js';
 import { createSocketPool } from './socket-pool.js';
-import { leftOutTools, readTools } from '../tool-results.js';
+import { errorText, leftOutTools, readTools } from '../tool-results.js';
 
 export interface OpenEnvOptions extends Omit<ServerOptions, 'secrets'>, Partial<RewardRule> {
   /** Token of the built-in server, which grades on request. Without a token, rewards are the grade. */
@@ -192,7 +192,12 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     // Our own server always lists them in the order of its app.
     if (connection.sessionId !== undefined && tools.length > 0) return tools;
     if (tools.length > 0) return knownTools.listOf(envKey, tools);
-    const reasons = [...leftOutTools(listed), ...(isObject(data.metadata) ? [writeJson(data.metadata)] : [])];
+    const said = errorText(isObject(data.observation) ? data.observation.error : undefined);
+    const reasons = [
+      ...leftOutTools(listed),
+      ...(said === null ? [] : [said]),
+      ...(isObject(data.metadata) ? [writeJson(data.metadata)] : []),
+    ];
     const why = reasons.length === 0 ? '' : ` (${reasons.join(', ').slice(0, 300)})`;
     throw new EnvironmentError('failed', 'open', `${url} lists no tools${why}`);
   }

@@ -11,7 +11,7 @@ import { awakeNow, awakeTimeout } from '../../base/awake-clock.js';
 import { EnvironmentError } from '../environment.js';
 import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
 import { parseServerJson } from './server-json.js';
-import { textOf } from '../tool-results.js';
+import { errorText, textOf } from '../tool-results.js';
 import { isRefused, openWebSocket } from './web-socket.js';
 
 interface Request {
@@ -327,9 +327,9 @@ function readReply(text: string, expected: string | undefined): ReplyFrame | Err
   } catch {
     return new Error(`the server sent a frame that is not JSON: ${shortened(text)}`);
   }
-  const { type, data } = frame as Record<string, unknown>;
+  const { type, data, ...beside } = frame as Record<string, unknown>;
   if (type === 'error') {
-    const said = isObject(data) ? data : {};
+    const said = isObject(data) ? data : { ...beside, message: errorText(data) ?? errorText(beside) };
     return expected !== undefined || closingCodes.has(textOf(said.code, '')) ? { type, data: said } : null;
   }
   if (typeof type !== 'string' || type !== (expected ?? 'observation')) return null;
@@ -342,5 +342,9 @@ function shortened(text: string): string {
 
 function errorFrame({ data }: ReplyFrame): ErrorFrame {
   const problems = Array.isArray(data.errors) ? ` ${writeJson(data.errors).slice(0, 500)}` : '';
-  return new ErrorFrame(textOf(data.code, ''), `${textOf(data.message, 'no message')}${problems}`, data);
+  return new ErrorFrame(
+    textOf(data.code, ''),
+    `${errorText(data.message) ?? errorText(data.error) ?? 'no message'}${problems}`,
+    data,
+  );
 }

@@ -218,3 +218,27 @@ it.each([
     expect(shown).toEqual({ content: [{ type: 'text', text }], isError });
   }
 });
+
+it.each([
+  ['{"type":"error","data":{"message":"boom"}}'],
+  ['{"type":"error","data":{"error":"boom"}}'],
+  ['{"type":"error","data":"boom"}'],
+  ['{"type":"error","error":"boom"}'],
+  ['{"type":"error","message":"boom"}'],
+])('an error frame is quoted: %s', async (frame) => {
+  const server = await startScriptedServer({ answers: ({ type }) => (type === 'reset' ? [frame] : []) });
+  closers.push(() => server.close());
+  await expect(graded(server.url, 0)).rejects.toThrow(/open failed: boom$/);
+});
+
+it('a list of tools that failed is quoted', async () => {
+  const server = await startScriptedServer({
+    answers: ({ data }) => [
+      data.type === 'list_tools'
+        ? '{"type":"observation","data":{"observation":{"tools":[],"error":{"message":"MCP is down"}}}}'
+        : `{"type":"observation","data":${noReward}}`,
+    ],
+  });
+  closers.push(() => server.close());
+  await expect(graded(server.url, 0)).rejects.toThrow(/lists no tools \(MCP is down\)/);
+});
