@@ -4,6 +4,7 @@ import { loadChatTemplate, systemRefusal } from '../../src/episode/chat-template
 import { observationTokens, stopTokens, turnText } from '../../src/episode/conversation.js';
 import { loadTokenizer } from '../../src/episode/tokenizer.js';
 import { hermes } from './fixtures.js';
+import { toolFormatNames } from '../../src/spec/tool-format-names.js';
 import { coderOf } from './model-families.js';
 
 const tokenizer = loadTokenizer(readFileSync('presets/tokenizers/small/tokenizer.json'));
@@ -70,6 +71,15 @@ describe('a chat template', () => {
       { role: 'user', content: 'c' },
     ]);
     expect(built).toBe(whole);
+  });
+
+  test.each(toolFormatNames)('also in the form of a family that calls as %s', (name) => {
+    const { template } = coderOf(name);
+    const [user, next] = ['a', 'c'].map((content) => ({ role: 'user' as const, content }));
+    const turn = name === 'gpt_oss' ? '<|channel|>final<|message|>b' : 'b';
+    expect(template.prompt([user!]) + turn + template.between('c', false)).toBe(
+      template.prompt([user!, { role: 'assistant', content: 'b' }, next!]),
+    );
   });
 
   test('closes a turn that did not close itself, and no other', () => {

@@ -259,6 +259,30 @@ describe('a spec that cannot work is refused, and one message names all problems
     expect(message).toContain('kinds in the data: drill');
   });
 
+  it('a demonstration that cannot be written in the run’s tool format', async () => {
+    const { demonstrations } = part('data') as { demonstrations: string };
+    const [line = ''] = readFileSync(demonstrations, 'utf8').split('\n');
+    const generator = { ...part('generator'), tool_format: 'mistral' };
+    writeFileSync(demonstrations, `${line.replace('</tool_call>', ' and</tool_call>')}\n`);
+    const message = await messageOf({ ...harness.spec, generator });
+    expect(message).toContain('warm_start[0].demonstrations');
+    expect(message).toContain('cannot be written with the calls of mistral: its call is malformed');
+  });
+
+  it('a chat template that refuses a system message', async () => {
+    const template = `${harness.folder}/refusing.jinja`;
+    const source = readFileSync(part('model')['chat_template'] as string, 'utf8');
+    writeFileSync(
+      template,
+      `{%- if messages[0].role == 'system' %}{{- raise_exception('System role not supported') }}{%- endif %}${source}`,
+    );
+    const message = await messageOf({
+      ...harness.spec,
+      model: { ...part('model'), chat_template: template },
+    });
+    expect(message).toMatch(/model\.chat_template.*it refuses a system message: .*System role not supported/);
+  });
+
   it('a task file that does not exist, is cut off, has a duplicate key, or is not text', async () => {
     const { tasks } = part('data') as { tasks: string };
     const whole = readFileSync(tasks, 'utf8');
