@@ -3,10 +3,12 @@
 import { mkdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { RopeScaling } from '../spec/run-spec.js';
-import { BadModelFolder, type HfConfig, isMultimodal, isNested, languageConfig } from './hf-config.js';
-import { languageTensor, writeMerged, type WriteProgress } from './merged-weights.js';
+import { BadModelFolder, type HfConfig, isMultimodal, languageConfig } from './hf-config.js';
+import { modelConfig, settingsPlace, tensorShapes } from './model-config.js';
+import { languageTensor, refuseOtherBase, writeMerged, type WriteProgress } from './merged-weights.js';
 import {
   configFile,
+  generationFile,
   hasByteOrderMark,
   indexFile,
   readJson,
@@ -17,10 +19,7 @@ import {
 } from './model-files.js';
 import { findModel, type ModelSource } from './model-source.js';
 import { type LoraPair, readAdapter } from './peft-adapter.js';
-import { withContext } from './rope-scaling.js';
 import { type StoredTensor, tensorsIn } from './tensor-file.js';
-
-const generationFile = 'generation_config.json';
 
 export interface EngineFolderOptions extends WriteProgress {
   /** The run spec's; it replaces that of the config. */
@@ -41,7 +40,10 @@ interface CheckedModel {
   multimodal: boolean;
 }
 
-/** Throws `BadModelFolder` if a weight file is damaged or missing, or if an adapter is not supported or does not fit. */
+/**
+ * Throws `BadModelFolder` if a weight file is damaged or missing, if the files have other tensors than the config says, or if an adapter is
+ * not supported or does not fit.
+ */
 export async function checkModelFiles(folder: string): Promise<CheckedModel> {
   const source = await findModel(folder);
   const config = await readJson(join(source.base, configFile));
@@ -60,9 +62,11 @@ export async function checkModelFiles(folder: string): Promise<CheckedModel> {
       if (name !== null) tensors.set(name, tensor);
     }
   await requireListed(source.base, files, tensors, nameOf);
+  refuseOtherTensors(config, tensors, source.base, files);
   const pairs = new Map<string, LoraPair>();
   if (source.adapter)
     for (const [name, pair] of await readAdapter(source.path)) pairs.set(nameOf(name) ?? name, pair);
+  refuseOtherBase(tensors, pairs);
   return { source, config, files, tensors, pairs, multimodal };
 }
 
@@ -83,6 +87,40 @@ async function requireListed(
   }
 }
 
+const head = 'lm_head.weight';
+const readTypes: readonly string[] = ['F32', 'F16', 'BF16'];
+
+/** Throws if a tensor of the model is missing or has another shape or type, or if a tensor is left over. */
+function refuseOtherTensors(
+  whole: HfConfig,
+  tensors: ReadonlyMap<string, StoredTensor>,
+  folder: string,
+  files: readonly string[],
+): void {
+  const where = settingsPlace(whole, join(folder, configFile));
+  const config = languageConfig(whole);
+  const shapes = tensorShapes(config, where);
+  const model = `a ${String(config['model_type'])} model with this ${configFile}`;
+  for (const [name, shape] of shapes) {
+    if (tensors.has(name)) continue;
+    const place = join(folder, files.length === 1 ? (files[0] as string) : indexFile);
+    throw new BadModelFolder(
+      `${place}: tensor ${name}, [${shape.join(', ')}], is missing, and ${model} needs it`,
+    );
+  }
+  for (const [name, { name: own, file, dtype, shape: found }] of tensors) {
+    const isOldBuffer = name.endsWith('rotary_emb.inv_freq');
+    if (isOldBuffer) continue;
+    // A tied model's file may have its head too.
+    const shape = shapes.get(name) ?? (name === head ? shapes.get('model.embed_tokens.weight') : undefined);
+    if (shape === undefined) throw new BadModelFolder(`${file}: tensor ${own} does not belong to ${model}`);
+    if (readTypes.includes(dtype) && found.join() === shape.join()) continue;
+    throw new BadModelFolder(
+      `${file}: tensor ${own} is ${dtype} [${found.join(', ')}]; expected F32, F16 or BF16 [${shape.join(', ')}]`,
+    );
+  }
+}
+
 /** Calls `use` with a folder that the engine can load; the folder may be gone after that. Throws `BadModelFolder`. */
 export async function withEngineFolder<T>(
   folder: string,
@@ -91,8 +129,7 @@ export async function withEngineFolder<T>(
 ): Promise<T> {
   const model = await checkModelFiles(folder);
   const { base } = model.source;
-  const where = `${join(base, configFile)}: ${isNested(model.config) ? 'text_config.' : ''}`;
-  const config = withContext(languageConfig(model.config), options.ropeScaling, where);
+  const config = modelConfig(model.config, options.ropeScaling, join(base, configFile));
   const isUsable = config === model.config && model.pairs.size === 0 && !(await hasMark(base));
   if (isUsable) return use(base);
   const path = resolve(options.scratch, `model.tmp-${process.pid}`);

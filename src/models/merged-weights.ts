@@ -41,7 +41,7 @@ export async function writeMerged(
   pairs: ReadonlyMap<string, LoraPair>,
   progress: WriteProgress = {},
 ): Promise<void> {
-  for (const [name, pair] of pairs) refuseOther(name, pair, tensors.get(name));
+  refuseOtherBase(tensors, pairs);
   const written = [...tensors.entries()]
     .sort(([a], [b]) => (a < b ? -1 : 1))
     .map(([name, tensor]): [string, Written] => [name, { tensor, pair: pairs.get(name) ?? null }]);
@@ -60,6 +60,14 @@ export async function writeMerged(
     await inputs.close();
     await file.close();
   }
+}
+
+/** Throws `BadModelFolder` if a pair fits no tensor. */
+export function refuseOtherBase(
+  tensors: ReadonlyMap<string, StoredTensor>,
+  pairs: ReadonlyMap<string, LoraPair>,
+): void {
+  for (const [name, pair] of pairs) refuseOther(name, pair, tensors.get(name));
 }
 
 function refuseOther(name: string, { a, b }: LoraPair, tensor: StoredTensor | undefined): void {

@@ -6,6 +6,7 @@ import { BadModelFolder, isObject } from './hf-config.js';
 export const indexFile = 'model.safetensors.index.json';
 export const singleFile = 'model.safetensors';
 export const configFile = 'config.json';
+export const generationFile = 'generation_config.json';
 
 /** Names of the safetensors files, sorted. Throws `BadModelFolder` if one is missing, or if it is not clear which ones are meant. */
 export async function weightFiles(folder: string): Promise<string[]> {

@@ -4,15 +4,15 @@ import type { RopeScaling } from '../spec/run-spec.js';
 import { tokenCount } from '../episode/token-bytes.js';
 import {
   BadModelFolder,
-  isNested,
+  badSetting,
   isObject,
   languageConfig,
   type ModelOutline,
   outlineOf,
 } from './hf-config.js';
-import { configFile, readJson, readJsonIfAny, readTextIfAny } from './model-files.js';
+import { modelConfig, settingsPlace } from './model-config.js';
+import { configFile, generationFile, readJson, readJsonIfAny, readTextIfAny } from './model-files.js';
 import { findModel } from './model-source.js';
-import { withContext } from './rope-scaling.js';
 
 interface SpecialTokenTexts {
   bos_token?: string;
@@ -56,19 +56,16 @@ export async function readModelFolder(
   ropeScaling: RopeScaling | undefined = undefined,
 ): Promise<ModelFolder> {
   const { path, base } = await findModel(folder);
-  const whole = await readJson(join(base, configFile));
-  const where = `${join(base, configFile)}: ${isNested(whole) ? 'text_config.' : ''}`;
-  const config = languageConfig(whole);
-  // The family is checked first: another family's scaling is not what is wrong with it.
-  outlineOf(config, where, whole);
-  const outline = outlineOf(withContext(config, ropeScaling, where), where);
+  const file = join(base, configFile);
+  const whole = await readJson(file);
+  const outline = outlineOf(modelConfig(whole, ropeScaling, file), settingsPlace(whole, file));
   const [tokenizer, tokenizerFile] = await firstText([path, base], 'tokenizer.json');
   if (tokenizer !== null) refuseLargerVocabulary(tokenizer, outline, tokenizerFile);
   const { chatTemplate, texts } = (await templateIn(path)) ?? (await templateIn(base)) ?? noTemplate;
   return {
     path,
     outline,
-    eosTokens: await eosTokensIn(base),
+    eosTokens: await eosTokensIn(base, outline),
     tokenizer,
     chatTemplate,
     texts,
@@ -77,13 +74,25 @@ export async function readModelFolder(
 
 /**
  * Ids of the tokens that end a text, from the folder's `generation_config.json`, else from its `config.json`; none without these files.
+ * Throws `BadModelFolder`, also for ids that the model lacks if its outline is given.
  */
-export async function eosTokensIn(folder: string): Promise<number[]> {
-  const generation = await readJsonIfAny(join(folder, 'generation_config.json'));
-  const config = await readJsonIfAny(join(folder, configFile));
-  return idsOf(
-    generation?.['eos_token_id'] ??
-      (config && (config['eos_token_id'] ?? languageConfig(config)['eos_token_id'])),
+export async function eosTokensIn(
+  folder: string,
+  outline?: Pick<ModelOutline, 'vocab_size'>,
+): Promise<number[]> {
+  const generation = join(folder, generationFile);
+  const own = idsOf((await readJsonIfAny(generation))?.['eos_token_id'], generation);
+  const file = join(folder, configFile);
+  const config = (await readJsonIfAny(file)) ?? {};
+  const others = config['eos_token_id'] ?? languageConfig(config)['eos_token_id'];
+  const [ids, from] = own.length > 0 ? [own, generation] : [idsOf(others, file), file];
+  const outside = outline && ids.find((id) => id >= outline.vocab_size);
+  if (outside === undefined) return ids;
+  throw badSetting(
+    `${from}: `,
+    'eos_token_id',
+    outside,
+    `a token of this model, whose vocab_size is ${outline?.vocab_size}`,
   );
 }
 
@@ -168,7 +177,10 @@ function textOf(value: unknown): string | null {
   return typeof text === 'string' ? text : null;
 }
 
-function idsOf(value: unknown): number[] {
-  const ids = Array.isArray(value) ? value : [value];
-  return ids.filter((id): id is number => Number.isSafeInteger(id));
+function idsOf(value: unknown, file: string): number[] {
+  const ids: unknown[] = Array.isArray(value) ? value : [value ?? []].flat();
+  return ids.map((id) => {
+    if (Number.isSafeInteger(id) && (id as number) >= 0) return id as number;
+    throw badSetting(`${file}: `, 'eos_token_id', value, 'the id of a token, a list of ids, or null');
+  });
 }

@@ -30,14 +30,19 @@ export async function readAdapter(folder: string): Promise<Map<string, LoraPair>
   refuseUnsupported(config, `${file}: `);
   const tensors = join(folder, adapterFile);
   const pairs = new Map<string, { a?: StoredTensor; b?: StoredTensor }>();
+  const adapters = new Set<string>();
   for (const tensor of await tensorsIn(tensors)) {
-    // `default` is the adapter's name in files that were not written by save_pretrained.
-    const parts = /^(?:base_model\.model\.)?(.+)\.lora_([AB])(?:\.default)?\.weight$/.exec(tensor.name);
+    // Files that were not written by save_pretrained have the adapter's name, such as `default`.
+    const parts = /^(?:base_model\.model\.)?(.+)\.lora_([AB])(?:\.(\w+))?\.weight$/.exec(tensor.name);
     if (!parts)
       throw new BadModelFolder(
         `${tensors}: tensor ${tensor.name} is not supported: only the matrices lora_A and lora_B of linear layers are`,
       );
-    const [, module, matrix] = parts as unknown as [string, string, 'A' | 'B'];
+    const [, module, matrix, adapter = ''] = parts as unknown as [string, string, 'A' | 'B', string?];
+    if (adapters.add(adapter).size > 1)
+      throw new BadModelFolder(
+        `${tensors} has several adapters: ${[...adapters].map((one) => one || 'one without a name').join(', ')}; save one of them alone`,
+      );
     pairs.set(module, { ...pairs.get(module), [matrix.toLowerCase()]: tensor });
   }
   if (pairs.size === 0) throw new BadModelFolder(`${tensors} has no tensors`);

@@ -15,13 +15,19 @@ import {
 /** The most positions that the engine supports. */
 const mostPositions = 1 << 20;
 
+/** The method: `default` for the plain rotary positions. */
+export function ropeTypeOf(rope: HfConfig): unknown {
+  return rope['rope_type'] ?? rope['type'] ?? 'default';
+}
+
 /**
  * The config with the model's whole context as its `max_position_embeddings`. With YaRN that is the original context times the factor:
  * Qwen3's own value, 40960, is neither. Settings by type of layer become one set of settings. `scaling`: the run spec's, which replaces the
  * config's. `where`: the config's place for error messages. Throws `BadModelFolder`.
  */
 export function withContext(config: HfConfig, scaling: RopeScaling | undefined, where: string): HfConfig {
-  const single = withOneRope(config, where);
+  const single = withoutDefault(withOneRope(config, where));
+  refuseOtherBases(single, where);
   return extended(scaling === undefined ? single : withScaling(single, scaling), where);
 }
 
@@ -34,6 +40,19 @@ function withOneRope(config: HfConfig, where: string): HfConfig {
     if (isObject(value) && isByLayerType(value, types)) single[key] = ropeOf(value, types, `${where}${key}`);
   }
   return Object.keys(single).length === 0 ? config : { ...config, ...single };
+}
+
+/**
+ * Of two blocks, the one with YaRN: transformers 5 saves a default block, and Qwen's model cards add `rope_scaling` beside it. The base of
+ * the frequencies is that of either.
+ */
+function withoutDefault(config: HfConfig): HfConfig {
+  const { rope_scaling: added, rope_parameters: saved, ...rest } = config;
+  if (!isObject(added) || !isObject(saved)) return config;
+  if (ropeTypeOf(saved) !== 'default' || ropeTypeOf(added) === 'default') return config;
+  const theta = saved['rope_theta'] ?? null;
+  if (theta === null) return { ...rest, rope_scaling: added };
+  return { ...rest, rope_scaling: { ...added, rope_theta: added['rope_theta'] ?? theta } };
 }
 
 /** The types of the model's layers. Qwen3 and Qwen2 have layers of full attention if the file does not list them. */
@@ -88,10 +107,14 @@ function extended(config: HfConfig, where: string): HfConfig {
     if (scaling === null) continue;
     if (!isObject(scaling)) throw badSetting(where, key, scaling, 'an object or null');
     const inside = `${where}${key}.`;
-    const typeKey = (scaling['rope_type'] ?? null) === null ? 'type' : 'rope_type';
-    const type = scaling[typeKey] ?? 'default';
+    if ((scaling['partial_rotary_factor'] ?? 1) !== 1)
+      throw badSetting(inside, 'partial_rotary_factor', scaling['partial_rotary_factor'], '1');
+    const type = ropeTypeOf(scaling);
     if (type === 'default') continue;
+    const typeKey = (scaling['rope_type'] ?? null) === null ? 'type' : 'rope_type';
     if (type !== 'yarn') throw badSetting(inside, typeKey, type, '"yarn" or "default"');
+    if ((scaling['truncate'] ?? true) !== true)
+      throw badSetting(inside, 'truncate', scaling['truncate'], 'true');
     const original = wholeSetting(
       scaling,
       'original_max_position_embeddings',
@@ -107,7 +130,36 @@ function extended(config: HfConfig, where: string): HfConfig {
       );
     scalings[key] = { ...scaling, original_max_position_embeddings: original };
   }
+  refuseContradictions(config, scalings, where);
   return context === null ? config : { ...config, ...scalings, max_position_embeddings: context };
+}
+
+/** Throws if the file gives the base of the frequencies twice, with different values. */
+function refuseOtherBases(config: HfConfig, where: string): void {
+  const bases = ['', ...ropeKeys].flatMap((key) => {
+    const block = key === '' ? config : config[key];
+    const theta = isObject(block) ? (block['rope_theta'] ?? null) : null;
+    return theta === null ? [] : [{ path: key === '' ? 'rope_theta' : `${key}.rope_theta`, theta }];
+  });
+  const [first] = bases;
+  const other = bases.find(({ theta }) => theta !== first?.theta);
+  if (!first || !other) return;
+  const shown = [first, other].map(({ path, theta }) => `${path} is ${JSON.stringify(theta)}`);
+  throw new BadModelFolder(`${where}${shown.join(' and ')}; remove one of them`);
+}
+
+/** Throws if two blocks extend the context in different ways. `scalings`: those with YaRN. */
+function refuseContradictions(config: HfConfig, scalings: HfConfig, where: string): void {
+  const [added, saved] = ropeKeys.map((key) => scalings[key] ?? config[key] ?? null);
+  if (!isObject(added) || !isObject(saved) || Object.keys(scalings).length === 0) return;
+  const [one, other]: HfConfig[] = [added, saved].map((block) => ({ beta_fast: 32, beta_slow: 1, ...block }));
+  const keys = ['factor', 'original_max_position_embeddings', 'beta_fast', 'beta_slow', 'attention_factor'];
+  const differs = (key: string): boolean =>
+    Boolean(one?.[key] && other?.[key]) && one?.[key] !== other?.[key];
+  if (ropeTypeOf(added) === ropeTypeOf(saved) && !keys.some(differs)) return;
+  throw new BadModelFolder(
+    `${where}rope_scaling and rope_parameters contradict each other; remove one of them`,
+  );
 }
 
 function isNumber(value: unknown): value is number {

@@ -69,7 +69,8 @@ export async function checkedModel(spec: RunSpec): Promise<CheckedModel> {
   });
   if (folder) refuseLongerEpisodes(spec, folder);
   await named('model.path', async () => folder && checkModelFiles(folder.path));
-  const eosTokens = folder?.eosTokens ?? (await eosTokensIn(dirname(model.tokenizer)));
+  const eosTokens =
+    folder?.eosTokens ?? (await named('model.tokenizer', () => eosTokensIn(dirname(model.tokenizer))));
   return { folder, loaded, tokenizer, template, format, eosTokens };
 }
 

@@ -58,6 +58,29 @@ describe('a model folder', () => {
     expect((await readModelFolder(folder)).chatTemplate).toBe('named');
   });
 
+  test('has no tokens that end a text without an id that the model has: the error names file and value', async () => {
+    for (const [ids, found] of [
+      ['2', '"2"'],
+      [[[2]], '[[2]]'],
+      [[2, -1], '[2,-1]'],
+      [1.5, '1.5'],
+      [[2, 1024], '1024'],
+    ] as const)
+      for (const name of ['generation_config.json', 'config.json']) {
+        write('generation_config.json', {});
+        write('config.json', config);
+        write(name, { ...config, eos_token_id: ids });
+        await expect(readModelFolder(folder)).rejects.toThrow(
+          `${join(folder, name)}: eos_token_id is ${found}; expected`,
+        );
+      }
+    write('generation_config.json', { eos_token_id: [] });
+    write('config.json', { ...config, eos_token_id: [5] });
+    expect((await readModelFolder(folder)).eosTokens).toEqual([5]);
+    write('config.json', { ...config, eos_token_id: null });
+    expect((await readModelFolder(folder)).eosTokens).toEqual([]);
+  });
+
   test('is refused if its tokenizer has more tokens than the model’s head', async () => {
     write('config.json', { ...config, vocab_size: 1000 });
     await expect(readModelFolder(folder)).rejects.toThrow(

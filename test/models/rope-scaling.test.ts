@@ -79,7 +79,8 @@ describe('the context of a model', () => {
   test.each<[string, object, number]>([
     ['without YaRN', {}, 40_960],
     ['with rope_scaling null', { rope_scaling: null }, 40_960],
-    ['with the default type', { rope_parameters: { rope_type: 'default', rope_theta: 5e6 } }, 40_960],
+    ['with the default type', { rope_parameters: { rope_type: 'default', rope_theta: 1e6 } }, 40_960],
+    ['with YaRN beside an empty block', { rope_scaling: yarn, rope_parameters: {} }, 65_536],
     ['with YaRN', { rope_scaling: yarn }, 65_536],
     [
       'with YaRN under its older name',
@@ -97,6 +98,17 @@ describe('the context of a model', () => {
     ],
   ])('%s', (_, change, context) => {
     expect(extended({ ...qwen3, ...change })['max_position_embeddings']).toBe(context);
+  });
+
+  test('is extended by rope_scaling beside the default block that transformers 5 saves, whose theta stays', () => {
+    const { rope_theta: theta, ...bare } = qwen3;
+    const rope_parameters = { rope_type: 'default', rope_theta: theta };
+    const both = { ...bare, max_position_embeddings: 65_536, rope_scaling: { ...yarn, rope_theta: theta } };
+    for (const saved of [rope_parameters, { full_attention: rope_parameters }])
+      expect(extended({ ...bare, rope_scaling: yarn, rope_parameters: saved })).toEqual(both);
+    expect(extended({ ...qwen3, rope_scaling: yarn, rope_parameters: { rope_type: 'default' } })).toEqual({
+      ...{ ...qwen3, max_position_embeddings: 65_536, rope_scaling: yarn },
+    });
   });
 
   test('keeps the original length that YaRN counts from', () => {
@@ -137,6 +149,21 @@ describe('the context of a model', () => {
       /rope_scaling\.original_max_position_embeddings is 0; expected a whole number above 0/,
     ],
     [{ rope_scaling: 'yarn' }, /rope_scaling is "yarn"; expected an object/],
+    [
+      { rope_scaling: { rope_type: 'default' }, rope_parameters: yarn },
+      /^config\.json: rope_scaling and rope_parameters contradict each other; remove one of them/,
+    ],
+    [{ rope_scaling: yarn, rope_parameters: { ...yarn, factor: 4 } }, /contradict each other/],
+    [
+      { rope_scaling: yarn, rope_parameters: { rope_type: 'default', rope_theta: 5e6 } },
+      /rope_theta is 1000000 and rope_scaling\.rope_theta is 5000000; remove one of them/,
+    ],
+    [{ rope_parameters: { ...yarn, rope_theta: 1e4 } }, /rope_parameters\.rope_theta is 10000; remove one/],
+    [{ rope_scaling: { ...yarn, truncate: false } }, /rope_scaling\.truncate is false; expected true/],
+    [
+      { rope_parameters: { rope_type: 'default', partial_rotary_factor: 0.5 } },
+      /rope_parameters\.partial_rotary_factor is 0\.5; expected 1/,
+    ],
     [{ rope_scaling: { ...yarn, factor: 64 } }, /extends 32768 positions to 2097152; at most 1048576/],
   ])('is refused: %j', (change, message) => {
     expect(() => extended({ ...qwen3, ...change })).toThrow(BadModelFolder);

@@ -329,6 +329,16 @@ describe('a model folder is refused at the run’s start', () => {
       },
       /model_type is "llama"; expected one that is supported/,
     ],
+    [
+      'with quantised weights',
+      () => {
+        const config = JSON.parse(readFileSync(join(folder, 'config.json'), 'utf8')) as object;
+        const quantization_config = { quant_method: 'fp8' };
+        writeFileSync(join(folder, 'config.json'), JSON.stringify({ ...config, quantization_config }));
+        return specOf();
+      },
+      /model\.path.*quantization_config is \{"quant_method":"fp8"\}; expected none/,
+    ],
   ])('%s', async (_, spec, message) => {
     await expect(harness.open(spec())).rejects.toMatchObject({
       name: 'InvalidSpec',
@@ -336,13 +346,15 @@ describe('a model folder is refused at the run’s start', () => {
     });
   });
 
-  test('and later by the node if only the engine sees the problem: the error names file and key', async () => {
-    const config = JSON.parse(readFileSync(join(folder, 'config.json'), 'utf8')) as object;
-    writeFileSync(join(folder, 'config.json'), JSON.stringify({ ...config, hidden_act: 'gelu' }));
+  test('and later by the node if only the engine sees the problem: the error names the file', async () => {
+    const file = join(folder, 'model.safetensors');
+    const bytes = readFileSync(file);
+    bytes.fill(0xff, bytes.length - 4);
+    writeFileSync(file, bytes);
     await harness.open(specOf());
     await expect(harness.advance(0)).rejects.toMatchObject({
       name: 'BadModelFolder',
-      message: expect.stringMatching(/config\.json: hidden_act is "gelu"; only silu is supported/) as string,
+      message: expect.stringMatching(/model\.safetensors: .*nan/i) as string,
     });
   });
 
