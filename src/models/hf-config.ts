@@ -22,7 +22,7 @@ export const defaultPositions = 32_768;
 
 export type HfConfig = Record<string, unknown>;
 
-/** transformers 4 writes the first, transformers 5 the second. If they contradict each other, the engine refuses them. */
+/** transformers 4 writes the first, transformers 5 the second. If a file has both, transformers 5 takes the first. */
 export const ropeKeys = ['rope_scaling', 'rope_parameters'];
 
 /**

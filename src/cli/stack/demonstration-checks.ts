@@ -2,6 +2,7 @@
 // and is refused if one cannot list them.
 import { toolListsFor } from '../../data/tool-lists.js';
 import type { ToolFormat } from '../../episode/tool-formats/tool-format.js';
+import { turnIn } from '../../episode/tool-formats/turn-text.js';
 import { actionOf } from '../../episode/turn-action.js';
 import { environmentOf } from '../../spec/environments/environment-of.js';
 import type { Demonstration, Task, ToolSpec } from '../../spec/records/task.js';
@@ -47,7 +48,10 @@ function unknownCalls(
     const tools = lists[env_key as string] ?? [];
     const called = messages
       .filter(({ role }) => role === 'assistant')
-      .map(({ content }) => actionOf(content, format, { opensThinking: false, tools }).asked)
+      .map(
+        ({ content }) =>
+          actionOf(turnIn(format, content, tools), format, { opensThinking: false, tools }).asked,
+      )
       .flatMap((asked) => (asked?.kind === 'call' ? [asked.call.name] : []))
       .filter((name) => tools.every((tool) => tool.name !== name));
     for (const name of new Set(called)) {

@@ -1,9 +1,9 @@
 // Turns of real models that could be read as another call, as an empty one, or as the end.
 import { describe, expect, test } from 'vitest';
-import { toolFormat } from '../../src/episode/tool-formats/tool-format.js';
-import { actionOf } from '../../src/episode/turn-action.js';
-import type { ToolFormatName } from '../../src/spec/tool-format-names.js';
-import type { ToolSpec } from '../../src/spec/records/task.js';
+import { toolFormat } from '../../../src/episode/tool-formats/tool-format.js';
+import { actionOf } from '../../../src/episode/turn-action.js';
+import type { ToolFormatName } from '../../../src/spec/tool-format-names.js';
+import type { ToolSpec } from '../../../src/spec/records/task.js';
 
 const nullable = (schema: object) => ({ anyOf: [schema, { type: 'null' }] });
 const tools = [

@@ -1,15 +1,15 @@
 // Calls are read as they are written, in each format; demonstrations are written in the run's.
 import { describe, expect, test } from 'vitest';
-import { parseJson, writeJson } from '../../src/base/json.js';
-import { turnContext } from '../../src/episode/conversation.js';
-import { refuseUnwritable, tokenizeDemonstration } from '../../src/episode/demonstration.js';
-import { toolFormat } from '../../src/episode/tool-formats/tool-format.js';
-import { turnIn } from '../../src/episode/tool-formats/turn-text.js';
-import { actionOf } from '../../src/episode/turn-action.js';
-import { toolFormatNames } from '../../src/spec/tool-format-names.js';
-import type { Demonstration, ToolCall, ToolSpec } from '../../src/spec/records/task.js';
-import { sampling } from './fixtures.js';
-import { coderOf } from './model-families.js';
+import { parseJson, writeJson } from '../../../src/base/json.js';
+import { turnContext } from '../../../src/episode/conversation.js';
+import { refuseUnwritable, tokenizeDemonstration } from '../../../src/episode/demonstration.js';
+import { toolFormat } from '../../../src/episode/tool-formats/tool-format.js';
+import { turnIn } from '../../../src/episode/tool-formats/turn-text.js';
+import { actionOf } from '../../../src/episode/turn-action.js';
+import { toolFormatNames } from '../../../src/spec/tool-format-names.js';
+import type { Demonstration, ToolCall, ToolSpec } from '../../../src/spec/records/task.js';
+import { sampling } from '../fixtures.js';
+import { coderOf } from '../model-families.js';
 
 /** Numbers from 0 up to a limit, always the same. */
 function draws(): (limit: number) => number {

@@ -1,8 +1,8 @@
 // A model that goes astray repeats a mark until its turn is full. Such a turn must not hold up the process.
 import { describe, expect, test } from 'vitest';
-import { toolFormat } from '../../src/episode/tool-formats/tool-format.js';
-import { actionOf } from '../../src/episode/turn-action.js';
-import { toolFormatNames } from '../../src/spec/tool-format-names.js';
+import { toolFormat } from '../../../src/episode/tool-formats/tool-format.js';
+import { actionOf } from '../../../src/episode/turn-action.js';
+import { toolFormatNames } from '../../../src/spec/tool-format-names.js';
 
 const tools = [
   {

@@ -3,8 +3,8 @@ import {
   formatOfTemplate,
   recordedToolFormat,
   toolFormat,
-} from '../../src/episode/tool-formats/tool-format.js';
-import { toolFormatNames } from '../../src/spec/tool-format-names.js';
+} from '../../../src/episode/tool-formats/tool-format.js';
+import { toolFormatNames } from '../../../src/spec/tool-format-names.js';
 
 // The words by which a template tells the model how to call, as Qwen, Meta, Mistral and OpenAI write them.
 test.each([
