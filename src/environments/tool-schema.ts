@@ -42,7 +42,7 @@ function merged(schema: Json, root: Json, open: readonly string[]): Json {
 function joined(parts: readonly Json[]): Json {
   const required = [...new Set(parts.flatMap(requiredOf))];
   return {
-    ...Object.assign({}, ...parts),
+    ...(Object.assign({}, ...parts) as Json),
     properties: Object.assign({}, ...parts.map(propertiesOf)) as Json,
     ...(required.length === 0 ? {} : { required }),
   };

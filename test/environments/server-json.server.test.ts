@@ -3,9 +3,9 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, expect, it } from 'vitest';
-import { OpenEnvServer } from '../../../src/environments/openenv/openenv-server.js';
-import { askServerFacts } from '../../../src/environments/openenv/server-facts.js';
-import { readServerTasks } from '../../../src/environments/openenv/task-api.js';
+import { OpenEnvServer } from '../../src/environments/openenv/openenv-server.js';
+import { askServerFacts } from '../../src/environments/openenv/server-facts.js';
+import { readServerTasks } from '../../src/environments/openenv/task-api.js';
 
 const quiet = new AbortController().signal;
 const closers: (() => void)[] = [];
