@@ -34,8 +34,9 @@ function merged(schema: Json, root: Json, open: readonly string[]): Json {
     const { allOf: _, ...rest } = schema;
     return joined([...all, rest]);
   }
-  const some = [...partsOf('anyOf'), ...partsOf('oneOf')].filter((part) => isObject(part.properties));
-  return some.length === 0 ? schema : joined([alternatives(some), schema]);
+  const some = [...partsOf('anyOf'), ...partsOf('oneOf')];
+  const isListed = some.some((part) => isObject(part.properties));
+  return isListed ? joined([alternatives(some), schema]) : schema;
 }
 
 /** All parts hold. */

@@ -7,7 +7,7 @@ import type { Demonstration, ToolSpec } from '../spec/records/task.js';
 import { observationTokens, promptTokens, type TextCoder, turnTokens } from './conversation.js';
 import { resultObservation } from './observation.js';
 import type { ToolFormat } from './tool-formats/tool-format.js';
-import { turnIn } from './tool-formats/turn-text.js';
+import { turnIn } from './tool-formats/shown-turn.js';
 
 interface TokenizedDemonstration {
   tokens: number[];

@@ -2,7 +2,7 @@
 // and is refused if one cannot list them.
 import { toolListsFor } from '../../data/tool-lists.js';
 import type { ToolFormat } from '../../episode/tool-formats/tool-format.js';
-import { turnIn } from '../../episode/tool-formats/turn-text.js';
+import { turnIn } from '../../episode/tool-formats/shown-turn.js';
 import { actionOf } from '../../episode/turn-action.js';
 import { environmentOf } from '../../spec/environments/environment-of.js';
 import type { Demonstration, Task, ToolSpec } from '../../spec/records/task.js';

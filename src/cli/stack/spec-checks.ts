@@ -83,10 +83,7 @@ export function specChecks(
   const demonstrations = (): Promise<CheckResult> =>
     check('demonstrations', async () => {
       await played;
-      const files = await reading.catch(() => {
-        throw new Error('unknown, because the data cannot be read');
-      });
-      return demonstrationsText(files, spec.environments, await format);
+      return demonstrationsText(await reading, spec.environments, await format);
     });
   return [
     check('spec', async () => soundText(path, (await reading).tasks)),

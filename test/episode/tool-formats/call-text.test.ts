@@ -4,7 +4,7 @@ import { parseJson, writeJson } from '../../../src/base/json.js';
 import { turnContext } from '../../../src/episode/conversation.js';
 import { refuseUnwritable, tokenizeDemonstration } from '../../../src/episode/demonstration.js';
 import { toolFormat } from '../../../src/episode/tool-formats/tool-format.js';
-import { turnIn } from '../../../src/episode/tool-formats/turn-text.js';
+import { turnIn } from '../../../src/episode/tool-formats/shown-turn.js';
 import { actionOf } from '../../../src/episode/turn-action.js';
 import { toolFormatNames } from '../../../src/spec/tool-format-names.js';
 import type { Demonstration, ToolCall, ToolSpec } from '../../../src/spec/records/task.js';
