@@ -1,13 +1,19 @@
 // Finds the valid name that a mistyped name probably meant.
 
-/** The most similar of `names`, at most a third of the word's length in edits away, or null. Ignores case and separators. */
+/**
+ * The most similar of `names`, or null. At most a third of the word is edited, or two letters of a word that has more than four, as `fork`
+ * is nothing like `top_k`. Ignores case and separators.
+ */
 export function nearestName(word: string, names: readonly string[]): string | null {
   let best: { name: string; edits: number } | null = null;
   for (const name of names) {
-    const edits = editDistance(plain(word), plain(name));
+    const edits = editDistance(plainName(word), plainName(name));
     if (best === null || edits < best.edits) best = { name, edits };
   }
-  return best !== null && best.edits <= Math.max(2, Math.floor(word.length / 3)) ? best.name : null;
+  if (best === null) return null;
+  const letters = plainName(word).length;
+  const most = Math.max(Math.min(2, Math.floor((letters - 1) / 2)), Math.floor(letters / 3));
+  return best.edits <= most ? best.name : null;
 }
 
 /** Number of insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`. */
@@ -30,7 +36,8 @@ function editDistance(a: string, b: string): number {
   return at(previous, b.length);
 }
 
-function plain(name: string): string {
+/** The name without capitals and separators. */
+export function plainName(name: string): string {
   return name.toLowerCase().replaceAll(/[-_\s]/g, '');
 }
 

@@ -86,14 +86,6 @@ function withVariables(template: string, { chat_template_kwargs: variables = {} 
     const path = `generator.chat_template_kwargs.${name}`;
     if (renderedVariables.includes(name))
       throw new InvalidSpec([{ path, problem: 'is set for each prompt', fix: 'remove it' }]);
-    if (value === 'true' || value === 'false')
-      throw new InvalidSpec([
-        {
-          path,
-          problem: `is the text "${value}", and a text is true for a template`,
-          fix: `write ${value} without quotes`,
-        },
-      ]);
     if (!new RegExp(`\\b${name}\\b`).test(template))
       throw new InvalidSpec([
         { path, problem: 'is no variable of the chat template', fix: 'remove it, or correct its name' },

@@ -72,7 +72,11 @@ const generator = z.strictObject({
   chat_template_kwargs: z
     .record(
       z.string().regex(/^[A-Za-z_]\w*$/, 'is not a name of a template’s variable'),
-      z.union([z.string(), z.number(), z.boolean()]),
+      z.union([z.string(), z.number(), z.boolean()]).refine(
+        (value) => !(typeof value === 'string' && /^(true|false)$/i.test(value.trim())),
+        // Every text counts as true in Jinja.
+        { error: 'is text, which a template takes for true: write it without quotation marks' },
+      ),
     )
     .exactOptional()
     .describe('variables of the chat template, such as `enable_thinking: false`'),

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import type { SpecProblem } from './invalid-spec.js';
 import { isObject, writeJson } from '../base/json.js';
-import { nearestName } from '../base/nearest-name.js';
+import { nearestName, plainName } from '../base/nearest-name.js';
 import { isSecretKey, secretInUrl } from '../base/secrets.js';
 import { fixOfValue, mendsOf, secretFix } from './names/skyrl-names.js';
 import { keyOf } from './names/trainer-names.js';
@@ -84,9 +84,22 @@ function fixOfUnknown(
   const key = String(path.at(-1));
   if (near !== null) return `did you mean ${pathText([...path.slice(0, -1), near])}?`;
   if (isSecretKey(key)) return secretFix;
-  const elsewhere = known.filter((other) => other.split('.').at(-1) === key);
+  const elsewhere = known.filter((other) => isMeantElsewhere(inWords(path), other));
   if (elsewhere.length > 0) return `it belongs at ${elsewhere.join(' or ')}`;
   return here.length > 0 ? `keys here: ${here.join(', ')}` : nothingLikeIt;
+}
+
+/** Words that name other things in other places: a file, a phase, a price. */
+const ambiguous = new Set(
+  'path name type mode kind version backend train sample prefill max_tokens seed run step to url'.split(' '),
+);
+
+/** Whether `other` ends as the path does, in any spelling: with the same key or, if that is ambiguous, with the same two keys. */
+function isMeantElsewhere(path: readonly string[], other: string): boolean {
+  const keys = other.split('.');
+  const count = ambiguous.has(keys.at(-1) ?? '') ? 2 : 1;
+  const end = (parts: readonly string[]): string => parts.slice(-count).map(plainName).join('.');
+  return keys.length >= count && end(keys) === end(path);
 }
 
 const noSuchKey = (path: readonly PropertyKey[], fix: string): SpecProblem => ({
@@ -136,24 +149,13 @@ function problemOf(issue: Issue, schema: z.ZodType, input: unknown): SpecProblem
         fix: nearestMultiple(value, issue.divisor),
       };
     case 'invalid_value': {
-      const texts = issue.values.filter((one) => typeof one === 'string');
-      const near = typeof value === 'string' ? nearestName(value, texts) : null;
-      const fix = fixOfValue(issue.path, value) ?? (near === null ? '' : `did you mean "${near}"?`);
+      const fix = fixOfValue(issue.path, value) ?? fixOfChoice(value, issue.values);
       return {
         path,
         problem: `must be ${issue.values.map((one) => JSON.stringify(one)).join(' or ')}, not ${shown}`,
         fix,
       };
     }
-    case 'invalid_union': {
-      const expected = issue.errors.flatMap(([first]) =>
-        first?.code === 'invalid_type' ? [typeWords[first.expected] ?? first.expected] : [],
-      );
-      const words = expected.length === 0 ? issue.message : `must be ${expected.join(' or ')}, not ${shown}`;
-      return { path, problem: words, fix: '' };
-    }
-    case 'invalid_key':
-      return { path, problem: issue.issues[0]?.message ?? issue.message, fix: '' };
     case 'invalid_format':
       return {
         path,
@@ -163,9 +165,38 @@ function problemOf(issue: Issue, schema: z.ZodType, input: unknown): SpecProblem
             : `${issue.message}; it is ${shown}`,
         fix: '',
       };
+    case 'invalid_union': {
+      const kinds = issue.errors.flatMap((one) =>
+        one.flatMap((inner) => (inner.code === 'invalid_type' ? [inner.expected] : [])),
+      );
+      const words = [...new Set(kinds)].map((kind) => typeWords[kind] ?? kind);
+      if (words.length === 0) return { path, problem: issue.message, fix: '' };
+      return { path, problem: `must be ${words.join(' or ')}, not ${shown}`, fix: '' };
+    }
+    case 'invalid_key': {
+      const key = String(issue.path.at(-1));
+      const spelt = key.replaceAll(/[-\s]/g, '_');
+      return {
+        path,
+        problem: issue.issues[0]?.message ?? issue.message,
+        fix: spelt === key ? '' : `did you mean ${pathText([...issue.path.slice(0, -1), spelt])}?`,
+      };
+    }
     default:
       return { path, problem: issue.message, fix: '' };
   }
+}
+
+/** How to write the nearest of the values; empty if none is near. */
+function fixOfChoice(value: unknown, choices: readonly unknown[]): string {
+  if (typeof value !== 'string') return '';
+  const same = choices.find((choice) => typeof choice !== 'string' && String(choice) === value);
+  if (same !== undefined) return `write ${value} without quotation marks`;
+  const near = nearestName(
+    value,
+    choices.filter((choice) => typeof choice === 'string'),
+  );
+  return near === null ? '' : `did you mean "${near}"?`;
 }
 
 /** Replaces each Markdown link by its text, as a terminal cannot follow it. */

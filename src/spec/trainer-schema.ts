@@ -167,7 +167,7 @@ export function shareProblem(share: number, pools: number, by: 'template' | 'env
   return {
     path: 'trainer.curriculum.max_share',
     problem: `${share} is too little for ${pools} ${pools === 1 ? one : several}: no step could be filled`,
-    fix: `raise it to ${Math.ceil(1000 / pools) / 1000} or more`,
+    fix: pools === 1 ? 'raise it to 1' : `raise it to ${Math.ceil(1000 / pools) / 1000} or more, at most 1`,
   };
 }
 

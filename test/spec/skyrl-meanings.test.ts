@@ -28,6 +28,14 @@ test('each key that a spec sets is explained, with keys that exist', () => {
     expect(known, path).toContain(path);
 });
 
+test('a weight without its term is named: it has no effect', () => {
+  expect(skyrlMeanings({ trainer: { kl_loss_coef: 0.1, entropy_loss_coef: 0.01 } })).toEqual([
+    'trainer.kl_loss_coef has no effect without trainer.use_kl_loss: true',
+    'trainer.entropy_loss_coef has no effect without trainer.use_entropy_loss: true',
+  ]);
+  expect(skyrlMeanings({ trainer: { kl_loss_coef: 0.1, use_kl_loss: false } })).toEqual([]);
+});
+
 test('what a spec does not set, or sets to what is the same, is not', () => {
   expect(skyrlMeanings({})).toEqual([]);
   expect(skyrlMeanings(null)).toEqual([]);

@@ -75,6 +75,39 @@ describe('a key of another trainer is answered with the key to use', () => {
     ['critic.optim.lr=1e-5', 'no critic'],
     ['reward_model.enable=false', 'environment'],
     ['optim.lr=1e-6', 'trainer.lr'],
+    ['top_k=20', 'write generator.top_k with generator.truncated_sampling'],
+    ['trainer.top_p=0.9', 'write generator.top_p with'],
+    ['trainer.kl=0.01', 'trainer.kl_loss_coef'],
+    ['max_tokens=512', 'write generator.max_generate_length'],
+    ['trainer.max_tokens=512', 'write generator.max_generate_length'],
+    ['packing_samples=true', 'packs'],
+    ['trainer.packing=true', 'packs'],
+    ['data.path=a.parquet', 'write data.tasks'],
+    ['data.custom_cls.path=a.py', 'data.tasks'],
+    ['data.train=a.jsonl', 'write data.tasks'],
+    ['data.validation=a.jsonl', 'write data.tasks'],
+    ['data.seed=3', 'write seed at the top'],
+    ['generator.seed=3', 'write seed at the top'],
+    ['trainer.data_seed=3', 'write seed at the top'],
+    ['generator.enable_thinking=false', 'generator.chat_template_kwargs'],
+    ['enable_thinking=false', 'generator.chat_template_kwargs'],
+    ['generator.thinking=false', 'generator.chat_template_kwargs'],
+    ['generator.reasoning_effort=low', 'generator.chat_template_kwargs'],
+    ['data.apply_chat_template_kwargs.enable_thinking=false', 'generator.chat_template_kwargs'],
+    ['n-samples-per-prompt=8', 'generator.n_samples_per_prompt'],
+    ['eps-clip-high=0.28', 'trainer.eps_clip_high'],
+    ['eps-clip=0.2', 'trainer.eps_clip_low'],
+    ['use-kl-loss=true', 'trainer.use_kl_loss'],
+    ['kl-loss-coef=0.01', 'trainer.kl_loss_coef'],
+    ['weight-decay=0.1', 'trainer.weight_decay'],
+    ['trainer.environment_factory=x', 'write environments'],
+    ['trainer.rollout_func=x', 'generator.max_turns'],
+    ['trainer.lr_scheduler_kwargs.min_lr=1', 'constant'],
+    ['actor_rollout_ref.rollout.agent.num_workers=8', 'generator.max_turns'],
+    ['actor_rollout_ref.actor.checkpoint.save_contents=x', 'checkpoint'],
+    ['async_training.staleness_threshold=0.5', 'newest policy'],
+    ['trainer.max_async_level=2', 'newest policy'],
+    ['model.rope_scaling.rope_theta=1000000', 'config.json'],
     ['tool_call_parser=hermes', 'write generator.tool_format'],
     ['actor_rollout_ref.rollout.multi_turn.format=hermes', 'write generator.tool_format'],
     ['trainer.kl=0.1', 'trainer.kl_loss_coef'],
@@ -104,6 +137,32 @@ describe('a key of another trainer is answered with the key to use', () => {
   ])('%s: %s', (setting, key) => {
     expect(fixOf(setting)).toContain(key);
     expect(fixOf(setting)).not.toMatch(/secret|^keys here/);
+  });
+
+  test.each([
+    ['trainer.top_q=1'],
+    ['krk=1'],
+    ['model.foo.path=x'],
+    ['data.foo.train=x'],
+    ['generator.run=x'],
+    ['trainer.loss.type=x'],
+    ['env.type=x'],
+  ])('%s is like no key: none is named that means something else', (setting) => {
+    expect(fixOf(setting)).not.toMatch(/did you mean|it belongs at/);
+  });
+
+  test.each([
+    ['qwen3_coder', 'qwen_xml'],
+    ['qwen3_xml', 'qwen_xml'],
+    ['harmony', 'gpt_oss'],
+    ['openai', 'gpt_oss'],
+    ['llama3_json', 'llama_json'],
+  ])('the tool format %s of an inference engine is called %s here', (tool_format, name) => {
+    const [problem] = problemsOf(() => parseRunSpec({ ...sound, generator: { tool_format } }));
+    expect(problem).toMatchObject({
+      path: 'generator.tool_format',
+      fix: expect.stringContaining(name) as string,
+    });
   });
 
   test('each key that is named exists', () => {

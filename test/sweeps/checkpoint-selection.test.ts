@@ -236,7 +236,7 @@ describe('a checkpoint that cannot be evaluated', () => {
         '  baseline.step: is 8, but a has no checkpoint of step 8: it was never uploaded, or was collected since; the nearest checkpoint is of step 6',
         '  checkpoints[0].steps[0]: is 4, but a has no checkpoint of step 4: it was never uploaded, or was collected since; the nearest checkpoints are of steps 2 and 6',
         '  checkpoints[0].steps[1]: is 20, but the last step of a is 10; the nearest checkpoint is of step 6',
-        `  checkpoints[1].run: there is no run "b" in ${store.address}; did you mean a?`,
+        `  checkpoints[1].run: there is no run "b" in ${store.address}; see \`longhaul runs\``,
         '  checkpoints[2]: matches no checkpoint of a; the nearest checkpoint is of step 6',
       ].join('\n'),
     );

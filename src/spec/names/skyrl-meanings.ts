@@ -1,4 +1,5 @@
-// Keys that have SkyRL's name and mean something else here. A spec with them is accepted, so a person who knows SkyRL must be told.
+// Keys that have SkyRL's name and mean something else here, and keys without effect because another one is missing. A spec with them is
+// accepted, so a person must be told.
 
 interface Meaning {
   path: string;
@@ -32,6 +33,12 @@ const meanings: readonly Meaning[] = [
     value: 'token_mean',
     note: 'token_mean is the mean over all tokens of a step; SkyRL Fleet Training averages the means of micro-batches',
   },
+  ...Object.entries({
+    'trainer.kl_loss_coef': 'trainer.use_kl_loss',
+    'trainer.kl_estimator_type': 'trainer.use_kl_loss',
+    'trainer.entropy_loss_coef': 'trainer.use_entropy_loss',
+    'trainer.tis_imp_ratio_cap': 'trainer.use_tis',
+  }).map(([path, unless]) => ({ path, unless, note: `has no effect without ${unless}: true` })),
   {
     path: 'trainer.dynamic_sampling.max_sample_batches',
     note: 'counts the first wave too, and the step goes on with what it has; SkyRL ends the run at this limit',

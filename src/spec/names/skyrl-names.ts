@@ -158,6 +158,7 @@ const paths: Record<string, string> = {
   'trainer.rope_scaling': 'write model.rope_scaling; leave it out where it is null',
   'trainer.rope_theta':
     'write it into config.json of the folder in model.path, or into model.architecture.rope_theta',
+  'model.rope_scaling.rope_theta': 'write it as rope_theta into config.json of the folder in model.path',
   'trainer.disable_fast_tokenizer': 'tokenizer.json is always read, which is the fast one: remove it',
   'trainer.seed': 'write seed at the top',
   'trainer.epochs': 'write trainer.max_training_steps: epochs × training tasks / trainer.train_batch_size',

@@ -37,6 +37,7 @@ const exported = '`longhaul export RUN` writes a model folder: remove it';
 const modelPath = 'write model.path: a folder with config.json and safetensors';
 const tasks =
   'write data.tasks: a file with one task a line, of which "split": "held_out" marks those for evaluation';
+const tasksOnly = 'remove it: data.tasks names a file with one task a line';
 const columns = 'remove it: a task has the keys task_key, prompt and env_key';
 const placed = 'the engine places the work and chooses number formats itself: remove it';
 const ownSampling =
@@ -48,10 +49,14 @@ const fixedReference =
 const truncated = 'with generator.truncated_sampling: true; leave it out where all tokens are taken';
 const notHere = 'there is none here: remove it';
 const toolFormat = `write generator.tool_format: auto, ${toolFormatNames.join(', ')}`;
-const templateVariables =
-  'write generator.chat_template_kwargs, the variables of the chat template, such as {enable_thinking: false}';
-const servers = 'write environments: a list with env_key and url of each server, whose tools the model gets';
+const thinking =
+  'write generator.chat_template_kwargs with the variable of the model’s template, such as {enable_thinking: false}';
 const newest = 'every step samples with the newest policy, so nothing is stale: remove it';
+const ownLoop =
+  'Longhaul plays the episodes itself: write environments, generator.max_turns and generator.tool_format';
+const wholeCheckpoint = 'a checkpoint has the whole state, which a run needs to continue: remove it';
+const environments =
+  'write environments: a list with env_key and url of each server, whose tools the model gets';
 
 /** Parts of a path below which nothing has a place here. */
 const parts: Record<string, string> = {
@@ -76,13 +81,14 @@ const parts: Record<string, string> = {
   distillation: notHere,
   checkpoint_engine: placed,
   engine_kwargs: ownSampling,
-  agent: 'Longhaul plays the episodes itself: write environments and generator.max_turns',
-  custom_cls: tasks,
-  async_training: newest,
   vllm_cfg: ownSampling,
   colocated: ownSampling,
   generation_kwargs: 'write its keys directly under generator: temperature, stop, top_p, top_k',
   model_init_kwargs: placed,
+  agent: ownLoop,
+  async_training: newest,
+  async_config: newest,
+  custom_cls: tasksOnly,
   override_config: 'write it into config.json of the folder in model.path',
 };
 
@@ -98,7 +104,7 @@ const names: readonly (readonly [remedy: string, names: string])[] = [
   ],
   [
     constant,
-    'lr_scheduler_type lr_scheduler lr_schedule warmup_style min_lr_ratio min_lr num_cycles lr_decay_style',
+    'lr_scheduler_type lr_scheduler lr_scheduler_kwargs lr_schedule warmup_style min_lr_ratio min_lr num_cycles lr_decay_style',
   ],
   ['write trainer.adam_betas: [0.9, 0.999]', 'adam_beta1 adam_beta2 betas beta1 beta2 optim.betas'],
   ['write trainer.adam_eps', 'adam_epsilon optim.eps'],
@@ -120,9 +126,29 @@ const names: readonly (readonly [remedy: string, names: string])[] = [
     'val_kwargs.top_p val_kwargs.top_k val_kwargs.do_sample',
   ],
   ['write generator.temperature', 'rollout_temperature sampling.temperature rollout.temperature'],
-  [`write generator.top_p ${truncated}`, 'rollout.top_p rollout_top_p sampling.top_p'],
-  [`write generator.top_k ${truncated}`, 'rollout.top_k rollout_top_k sampling.top_k'],
-  ['write generator.stop', 'stop_strings stop_sequences rollout_stop stop_words'],
+  [`write generator.top_p ${truncated}`, 'top_p rollout_top_p'],
+  [`write generator.top_k ${truncated}`, 'top_k rollout_top_k'],
+  ['write generator.stop', 'stop_strings stop_sequences rollout_stop stop_words stop_token_ids'],
+  [turnTokens, 'max_tokens max_tokens_per_turn'],
+  [
+    thinking,
+    'enable_thinking thinking reasoning_effort enable_reasoning apply_chat_template_kwargs chat_template_kwargs',
+  ],
+  [
+    newest,
+    'max_async_level async_level max_off_policy_steps max_steps_off_policy staleness_threshold max_staleness partial_rollout',
+  ],
+  [
+    wholeCheckpoint,
+    'save_contents load_contents save_only_model async_save save_optimizer only_save_model save_optimizer_states',
+  ],
+  [ownLoop, 'rollout_func rollout_function agent_loop agent_loop_config_path custom_generate_function_path'],
+  ['write seed at the top', 'seed data_seed dataset_seed random_seed rng_seed rollout_seed'],
+  [
+    'the engine packs the samples of a batch: remove it',
+    'packing packing_samples sequence_packing use_sequence_packing padding_free use_packing',
+  ],
+  [tasks, 'data.path data.file data.files data.train data.val data.validation data.test data.eval'],
   [
     turnTokens,
     'max_completion_length max_new_tokens generator.max_tokens max_completion_tokens max_output_tokens',
@@ -152,7 +178,10 @@ const names: readonly (readonly [remedy: string, names: string])[] = [
     always,
     'multi_turn.enable tool_response_truncate_side do_sample return_raw_chat shuffle shuffle_dataset validation_shuffle',
   ],
-  [servers, 'tool_config_path interaction_config_path tools env_name env_class'],
+  [
+    environments,
+    'tool_config_path interaction_config_path tools env_name env_class environment_factory env_id env_kwargs env_args',
+  ],
   [always, 'val_before_train eval_on_start eval_at_start use_remove_padding use_dynamic_bsz balance_batch'],
   ['a prompt that does not fit is not played: remove it', 'filter_overlong_prompts truncation'],
   [
@@ -180,7 +209,7 @@ const names: readonly (readonly [remedy: string, names: string])[] = [
   [epochs, 'num_train_epochs total_epochs num_epochs num_episodes epochs num_epoch max_num_epochs'],
   [
     kl,
-    'beta init_kl_coef kl_coef kl_penalty_coef kl_ctrl.kl_coef reference_policy_kl_penalty kl_coeff ppo_kl_coef kl_beta',
+    'beta kl init_kl_coef kl_coef kl_penalty_coef kl_ctrl.kl_coef reference_policy_kl_penalty kl_coeff ppo_kl_coef kl_beta',
   ],
   [
     'write trainer.kl_estimator_type: k1, k2 or k3 (low_var_kl)',
@@ -226,7 +255,10 @@ const names: readonly (readonly [remedy: string, names: string])[] = [
     notHere,
     'top_entropy_quantile off_policy_mask_threshold use_bias_correction_kl disable_dropout multi_objective_aggregation min_p',
   ],
-  [notHere, 'repetition_penalty use_pf_ppo pf_ppo presence_penalty frequency_penalty'],
+  [
+    notHere,
+    'repetition_penalty use_pf_ppo pf_ppo presence_penalty frequency_penalty logit_bias best_of target_kl',
+  ],
   [
     saves,
     'save_steps save_freq save_interval ckpt.interval ckpt_freq checkpoint_interval save_strategy save_period',
@@ -323,20 +355,8 @@ const names: readonly (readonly [remedy: string, names: string])[] = [
   [toolFormat, 'multi_turn.format tool_call_parser tool_parser tool_call_format function_call_parser'],
   [
     'the model’s own template is used, and sampled tokens are never tokenized again: remove it',
-    'use_inference_chat_template tokenization_sanity_check_mode',
+    'renderer_name use_inference_chat_template tokenization_sanity_check_mode',
   ],
-  [templateVariables, 'apply_chat_template_kwargs enable_thinking thinking reasoning_effort'],
-  [kl, 'kl'],
-  [turnTokens, 'max_tokens'],
-  [`write generator.top_k ${truncated}`, 'top_k'],
-  [`write generator.top_p ${truncated}`, 'top_p'],
-  ['write seed at the top', 'data_seed data.seed dataset_seed random_seed'],
-  [constant, 'lr_scheduler_kwargs'],
-  ['the engine packs the samples of a batch: remove it', 'packing use_packing sequence_packing'],
-  [tasks, 'data.path data.train data.val data.test data.eval'],
-  [servers, 'environment_factory rollout_func'],
-  [newest, 'max_async_level max_off_policy_steps async_level'],
-  ['a checkpoint has the whole state: remove it', 'checkpoint.save_contents checkpoint.load_contents'],
 ];
 
 const plain = (part: string): string => part.toLowerCase().replaceAll(/[-_\s]/g, '');

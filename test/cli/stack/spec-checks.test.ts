@@ -158,12 +158,6 @@ test('demonstrations whose environment cannot list its tools are refused, as by 
   expect(await outcomes(parseRunSpec(own))).not.toHaveProperty('demonstrations');
 }, 60_000);
 
-test('a text "false" as a variable of the template is refused', async () => {
-  const generator = { chat_template_kwargs: { enable_thinking: 'false' } };
-  const { model } = await outcomes(parseRunSpec({ ...own, generator }));
-  expect(model).toMatch(/^WRONG: [^]*is the text "false", and a text is true .*write false without quotes/);
-});
-
 test('a fork of a run that is not there is refused', async () => {
   await stored('v5', [task('a', 'train'), task('b', 'held_out')]);
   const { run } = await outcomes(parseRunSpec({ ...own, fork: { run: 'nope', step: 3 } }));

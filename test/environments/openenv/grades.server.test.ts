@@ -71,8 +71,8 @@ describe('a failed grader', () => {
     expect((await graded(url, 1)).outcome.value).toBe(1);
   });
 
-  it('that is asked by a frame gives none either', async () => {
-    const answer = '{"type":"grade","data":{"value":0,"error":"judge away"}}';
+  const grader = async (value: string): Promise<string> => {
+    const answer = `{"type":"grade","data":${value}}`;
     const server = await startScriptedServer({
       answers: ({ type, data }) =>
         type === 'grade'
@@ -82,9 +82,23 @@ describe('a failed grader', () => {
             : [`{"type":"observation","data":${noReward}}`],
     });
     closers.push(() => server.close());
-    await expect(graded(server.url, 0, { gradingToken: 't' })).rejects.toThrow(
+    return server.url;
+  };
+
+  it('that is asked by a frame gives none either', async () => {
+    const url = await grader('{"value":0,"error":"judge away"}');
+    await expect(graded(url, 0, { gradingToken: 't' })).rejects.toThrow(
       /graded 0 beside an error: judge away/,
     );
+  });
+
+  it('of a frame may be true or false, as a reward may', async () => {
+    const frame = async (value: string) =>
+      graded(await grader(`{"value":${value}}`), 0, { gradingToken: 't' });
+    expect((await frame('true')).outcome.value).toBe(1);
+    expect((await frame('false')).outcome.value).toBe(0);
+    await expect(frame('"1"')).rejects.toThrow(/graded without a number: it gave as reward the text "1"/);
+    await expect(frame('null')).rejects.toThrow(/graded without a number/);
   });
 });
 
@@ -217,28 +231,4 @@ it.each([
     const shown = await environment.callTool({ name, arguments: {} }, { turn: 0, tryNumber: 0 });
     expect(shown).toEqual({ content: [{ type: 'text', text }], isError });
   }
-});
-
-it.each([
-  ['{"type":"error","data":{"message":"boom"}}'],
-  ['{"type":"error","data":{"error":"boom"}}'],
-  ['{"type":"error","data":"boom"}'],
-  ['{"type":"error","error":"boom"}'],
-  ['{"type":"error","message":"boom"}'],
-])('an error frame is quoted: %s', async (frame) => {
-  const server = await startScriptedServer({ answers: ({ type }) => (type === 'reset' ? [frame] : []) });
-  closers.push(() => server.close());
-  await expect(graded(server.url, 0)).rejects.toThrow(/open failed: boom$/);
-});
-
-it('a list of tools that failed is quoted', async () => {
-  const server = await startScriptedServer({
-    answers: ({ data }) => [
-      data.type === 'list_tools'
-        ? '{"type":"observation","data":{"observation":{"tools":[],"error":{"message":"MCP is down"}}}}'
-        : `{"type":"observation","data":${noReward}}`,
-    ],
-  });
-  closers.push(() => server.close());
-  await expect(graded(server.url, 0)).rejects.toThrow(/lists no tools \(MCP is down\)/);
 });
