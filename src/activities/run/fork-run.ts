@@ -83,7 +83,7 @@ export async function openFork(
 }
 
 /** Newest timeline of the name if one of the name's timelines is this fork; null if the fork does not exist yet. */
-async function madeAlready(store: ObjectStore, name: string, fork: ForkSpec): Promise<string | null> {
+export async function madeAlready(store: ObjectStore, name: string, fork: ForkSpec): Promise<string | null> {
   const timelines = await timelinesNamed(store, name);
   for (const run of timelines) {
     const record = await readRunIfAny(store, run);

@@ -1,6 +1,6 @@
 // What `longhaul doctor --spec` says of a run spec: everything for which `longhaul train` would refuse it is refused here.
 import { refuseDifference } from '../../activities/run/open-run.js';
-import { planFork, timelinesNamed } from '../../activities/run/fork-run.js';
+import { madeAlready, planFork, timelinesNamed } from '../../activities/run/fork-run.js';
 import { checkedPrepared, refuseBadFiles } from '../../data/dataset-validation.js';
 import type { DataFiles } from '../../data/run-dataset.js';
 import { serverOptionsOf } from '../../environments/openenv/server-options.js';
@@ -9,6 +9,7 @@ import type { Task } from '../../spec/records/task.js';
 import { environmentOf } from '../../spec/environments/environment-of.js';
 import type { EnvironmentSpec, RunSpec } from '../../spec/run-spec.js';
 import { readSpecFile } from '../../spec/spec-input.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
 import { readRunIfAny } from '../../store/runs/run-records.js';
 import { openExistingStore, storeFolderProblem } from '../output.js';
 import { check, type CheckResult, probeEnvironments } from './doctor-checks.js';
@@ -128,19 +129,24 @@ function modelText({ folder, loaded, format }: CheckedModel, { generator }: RunS
   ].join('; ');
 }
 
-/** A name that stands for a run with another spec is refused. */
+/** A name that stands for a run with another spec is refused, and a fork that cannot be made. */
 async function runText(spec: RunSpec, address: string): Promise<string> {
   const { fork, ...rest } = spec;
   const isThere = (await storeFolderProblem(address)) === null;
-  const store = isThere ? await openExistingStore(address) : null;
-  if (fork !== undefined) {
-    if (!store) throw new Error(`there is no run "${fork.run}": no store is at ${address}`);
-    const { run } = await planFork(store, rest, fork);
-    return `${run} would begin after step ${fork.step} of ${fork.run}`;
+  const store = isThere || fork !== undefined ? await openExistingStore(address) : null;
+  const run = store && (await runOf(store, rest, fork));
+  const record = store && run !== null ? await readRunIfAny(store, run) : null;
+  if (record) {
+    refuseDifference(record.run, record.spec, rest);
+    return `${record.run} would be continued`;
   }
-  const run = store ? (await timelinesNamed(store, spec.name)).at(-1) : undefined;
-  const record = store && run !== undefined ? await readRunIfAny(store, run) : null;
-  if (!record) return `${spec.name} is a new run`;
-  refuseDifference(record.run, record.spec, rest);
-  return `${record.run} would be continued`;
+  if (!store || fork === undefined) return `${spec.name} is a new run`;
+  const planned = await planFork(store, rest, fork);
+  return `${planned.run} is a new run, which continues ${fork.run} after step ${fork.step}`;
+}
+
+/** The run that a start would continue; null if it would make one. */
+async function runOf(store: ObjectStore, spec: RunSpec, fork: RunSpec['fork']): Promise<string | null> {
+  if (fork !== undefined) return madeAlready(store, spec.name, fork);
+  return (await timelinesNamed(store, spec.name)).at(-1) ?? null;
 }

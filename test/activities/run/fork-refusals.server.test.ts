@@ -3,8 +3,9 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { forkSpec } from '../../../src/activities/run/fork-spec.js';
+import { specChecks } from '../../../src/cli/stack/spec-checks.js';
 import { run } from '../fixture.js';
-import { copy, dyingAfter, last, messageOf, open, scratch, useRunToFork } from './run-to-fork.js';
+import { copy, dyingAfter, harness, last, messageOf, open, scratch, useRunToFork } from './run-to-fork.js';
 import { keysOf } from '../../store/overlaid-store.js';
 
 useRunToFork();
@@ -81,6 +82,26 @@ describe('a fork is refused, and leaves nothing behind, for:', () => {
     const before = await keysOf(store);
     expect(await messageOf(open(spec, store))).toMatch(says);
     expect(await keysOf(store)).toEqual(before);
+  });
+
+  test('the same reasons by doctor, before a start', async () => {
+    const doctor = async (name: string, fork: { run: string; step: number }, change: object = {}) => {
+      const spec = { ...(await forkSpec(harness.store, name, { run, step: 3 })), fork, ...change };
+      const place = { path: 'x', store: `dir:${join(harness.folder, 'store')}`, builtIn: null, start: '' };
+      const results = await Promise.all(specChecks({ spec, files: null }, place));
+      const { ok, detail } = results.find(({ check }) => check === 'run')!;
+      return `${ok}: ${detail}`;
+    };
+    expect(await doctor('new', { run, step: 3 })).toBe(
+      'true: new is a new run, which continues unit after step 3',
+    );
+    expect(await doctor(run, { run, step: 3 })).toMatch(/^true: unit\S+ is a new run, which continues unit/);
+    expect(await doctor('new', { run, step: 9 })).toMatch(/^false: [^]*step 9 of unit is not committed/);
+    expect(await doctor('new', { run, step: 3 }, { seed: 6 })).toMatch(/^false: [^]*must keep its parent's/);
+    await open(await forkSpec(harness.store, 'made', { run, step: 1 }));
+    expect(await doctor('made', { run, step: 1 })).toBe('true: made would be continued');
+    expect(await doctor('made', { run, step: 1 }, { seed: 6 })).toMatch(/"made" exists with another spec/);
+    expect(await doctor('made', { run, step: 2 })).toMatch(/^false: [^]*is a fork of unit after step 1, not/);
   });
 
   test('the name of an unfinished fork that was begun after another step', async () => {

@@ -4,7 +4,6 @@ import { join, resolve } from 'node:path';
 import { expect, test } from 'vitest';
 import { type SoundSpec, soundSpec, specChecks } from '../../../src/cli/stack/spec-checks.js';
 import { writeDataset } from '../../../src/data/dataset-writer.js';
-import { readDataFiles } from '../../../src/data/run-dataset.js';
 import type { RunSpec } from '../../../src/spec/run-spec.js';
 import { parseRunSpec } from '../../../src/spec/spec-input.js';
 import { openStore } from '../../../src/store/open-store.js';
@@ -40,12 +39,9 @@ async function stored(version: string, tasks: ReturnType<typeof task>[]): Promis
   await writeDataset(store, { name: 'crm', version }, { tasks, demonstrations: [], tools: '{}', prepared });
 }
 
-const filesOf = ({ data }: RunSpec) => (data.tasks === undefined ? null : readDataFiles(data));
-
 async function outcomes(given: RunSpec | SoundSpec | Error): Promise<Record<string, string>> {
   const place = { path: 'crm.yaml', store: address, builtIn: null, start: 'longhaul up' };
-  const sound =
-    given instanceof Error || 'spec' in given ? given : { spec: given, files: await filesOf(given) };
+  const sound = given instanceof Error || 'spec' in given ? given : { spec: given, files: null };
   const results = await Promise.all(specChecks(sound, place));
   return Object.fromEntries(
     results.map(({ check, ok, detail }) => [check, `${ok ? 'ok' : 'WRONG'}: ${detail}`]),
@@ -136,10 +132,12 @@ test('demonstrations whose environment cannot list its tools are refused, as by 
   write(tasks, [task('a', 'train', 'tracker'), task('b', 'held_out', 'tracker')]);
   const environments = [{ env_key: 'tracker' }, { env_key: 'away', url: 'http://127.0.0.1:9' }];
   const data = { tasks, demonstrations, eval_tasks: 1, final_eval_tasks: 1 };
-  const spec = parseRunSpec({ ...own, environments, data });
+  const path = join(folder, 'shown.yaml');
+  writeFileSync(path, JSON.stringify({ ...own, environments, data }));
   const found = async (...rows: object[]) => {
     write(demonstrations, rows);
-    return (await outcomes(spec))['demonstrations'];
+    const results = await outcomes(await soundSpec(path));
+    return results['demonstrations'] ?? results['spec'];
   };
   expect(await found(shown('tracker', 'list_issues'))).toBe(
     'ok: 1 demonstration; their tools are listed by tracker',
@@ -155,11 +153,17 @@ test('demonstrations whose environment cannot list its tools are refused, as by 
   );
   write(tasks, [task('a', 'train', 'tracker'), task('b', 'held_out', 'tracker'), task('c', 'train', 'away')]);
   expect(await found(shown('away'))).toMatch(/^WRONG: [^]*tools of the environment "away" cannot be listed/);
+  write(tasks, [{}]);
+  expect(await found(shown('tracker'))).toMatch(/^WRONG: [^]*tasks\.jsonl/);
   expect(await outcomes(parseRunSpec(own))).not.toHaveProperty('demonstrations');
 }, 60_000);
 
-test('a fork of a run that is not there is refused', async () => {
+test('a fork of a run or in a store that is not there is refused', async () => {
   await stored('v5', [task('a', 'train'), task('b', 'held_out')]);
-  const { run } = await outcomes(parseRunSpec({ ...own, fork: { run: 'nope', step: 3 } }));
-  expect(run).toMatch(/^WRONG: [^]*fork\.run[^]*there is no run "nope"/);
+  const spec = parseRunSpec({ ...own, fork: { run: 'nope', step: 3 } });
+  const { run } = await outcomes(spec);
+  expect(run).toMatch(/^WRONG: [^]*fork\.run: there is no run "nope" in .*store; name one that/);
+  const place = { path: 'x', store: `dir:${join(folder, 'none')}`, builtIn: null, start: '' };
+  const results = await Promise.all(specChecks({ spec, files: null }, place));
+  expect(results.find(({ check }) => check === 'run')?.detail).toMatch(/there is no store at/);
 });
