@@ -1,6 +1,6 @@
 // Reads the files of a Hugging Face folder as others write them: with a byte order mark, as pointers of Git LFS, or beside older files.
 import { readFile, readdir, stat } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { BadModelFolder, isObject } from './hf-config.js';
 
 export const indexFile = 'model.safetensors.index.json';
@@ -14,7 +14,9 @@ export async function weightFiles(folder: string): Promise<string[]> {
   const hasSingle = names.has(singleFile);
   if (!names.has(indexFile)) {
     if (hasSingle) return [singleFile];
-    throw new BadModelFolder(`${folder} has neither ${singleFile} nor ${indexFile}${insteadOf(names)}`);
+    throw new BadModelFolder(
+      `${folder} has neither ${singleFile} nor ${indexFile}${insteadOf(names) || (await modelBelow(folder))}`,
+    );
   }
   const shards = await indexedFiles(folder);
   const missing = shards.filter((name) => !names.has(name));
@@ -60,13 +62,39 @@ function insteadOf(names: ReadonlySet<string>): string {
     return `; it has ${pickled[0]} instead: save the model as safetensors (transformers: model.save_pretrained(folder))`;
   const shard = [...names].find((name) => /^model-\d+-of-\d+\.safetensors$/.test(name));
   if (shard !== undefined) return `; it has ${shard}: copy the index of these shards too`;
-  return '';
+  const gguf = [...names].find((name) => name.endsWith('.gguf'));
+  if (gguf !== undefined)
+    return `; it has ${gguf}, whose format is for inference: download the model’s own safetensors files`;
+  const consolidated = [...names].find((name) => name.startsWith('consolidated'));
+  if (consolidated !== undefined)
+    return `; it has ${consolidated}, whose tensors have other names: download the files for transformers`;
+  const other = [...names].find((name) => name.endsWith('.safetensors') && !name.startsWith('adapter_model'));
+  return other === undefined ? '' : `; it has ${other}: if that is the whole model, name it ${singleFile}`;
+}
+
+/** Trainers save models in folders of their own, such as `checkpoint-100` and `actor/huggingface`. Empty if there is none. */
+async function modelBelow(folder: string): Promise<string> {
+  const entries = await readdir(folder, { withFileTypes: true });
+  const found = [];
+  for (const entry of entries.filter((one) => one.isDirectory())) {
+    const below = join(folder, entry.name);
+    const files = await readdir(below).catch((): string[] => []);
+    const hasModel = files.some((name) =>
+      [singleFile, indexFile, 'adapter_model.safetensors'].includes(name),
+    );
+    if (hasModel) found.push({ below, age: (await stat(below)).mtimeMs });
+  }
+  const [newest] = found.sort((a, b) => b.age - a.age);
+  return newest ? `; ${newest.below} has a model: name that folder` : '';
 }
 
 /** Reads a file with one JSON object. Throws `BadModelFolder`, which names the file. */
 export async function readJson(path: string): Promise<Record<string, unknown>> {
   const value = await readJsonIfAny(path);
-  if (value === null) throw new BadModelFolder(`there is no ${path}: a Hugging Face model folder has one`);
+  if (value === null) {
+    const below = basename(path) === configFile ? await modelBelow(dirname(path)) : '';
+    throw new BadModelFolder(`there is no ${path}: a Hugging Face model folder has one${below}`);
+  }
   return value;
 }
 

@@ -27,7 +27,7 @@ export interface ModelFolder {
   eosTokens: number[];
   /** Text of `tokenizer.json`; null if it does not exist. */
   tokenizer: string | null;
-  /** Jinja text from `chat_template.jinja`, else from `tokenizer_config.json`; null if both lack it. */
+  /** Jinja text from `chat_template.jinja`, else from `tokenizer_config.json` or `chat_template.json`; null if all lack it. */
   chatTemplate: string | null;
   texts: SpecialTokenTexts;
 }
@@ -108,11 +108,18 @@ async function firstText(folders: string[], name: string): Promise<[text: string
 type OwnTemplate = Pick<ModelFolder, 'chatTemplate' | 'texts'>;
 const noTemplate: OwnTemplate = { chatTemplate: null, texts: {} };
 
-/** Null if the folder has neither a chat template nor texts of special tokens. */
+/**
+ * Null if the folder has neither a chat template nor texts of special tokens. Folders with a processor, as multimodal models have, may have
+ * the template in its own file.
+ */
 async function templateIn(folder: string): Promise<OwnTemplate | null> {
   const settings = await readJsonIfAny(join(folder, 'tokenizer_config.json'));
+  const ofProcessor = async (): Promise<unknown> =>
+    (await readJsonIfAny(join(folder, 'chat_template.json')))?.['chat_template'];
   const chatTemplate =
-    (await readTextIfAny(join(folder, 'chat_template.jinja'))) ?? templateOf(settings?.['chat_template']);
+    (await readTextIfAny(join(folder, 'chat_template.jinja'))) ??
+    templateOf(settings?.['chat_template']) ??
+    templateOf(await ofProcessor());
   return chatTemplate === null && settings === null ? null : { chatTemplate, texts: specialTexts(settings) };
 }
 

@@ -1,5 +1,5 @@
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { weightFiles } from '../../src/models/model-files.js';
 import { modelFilesDigest } from '../../src/models/model-source.js';
@@ -56,6 +56,10 @@ describe('a model folder', () => {
     ];
     write('tokenizer_config.json', { chat_template: named });
     expect((await readModelFolder(folder)).chatTemplate).toBe('named');
+    write('chat_template.json', { chat_template: 'of the processor' });
+    expect((await readModelFolder(folder)).chatTemplate).toBe('named');
+    write('tokenizer_config.json', {});
+    expect((await readModelFolder(folder)).chatTemplate).toBe('of the processor');
   });
 
   test('has no tokens that end a text without an id that the model has: the error names file and value', async () => {
@@ -276,6 +280,22 @@ describe('the files of its weights', () => {
     await expect(weightFiles(folder)).rejects.toThrow(
       /it has pytorch_model\.bin instead: save the model as safetensors/,
     );
+  });
+
+  test.each([
+    ['model-Q4_K_M.gguf', /it has model-Q4_K_M\.gguf, whose format is for inference/],
+    ['consolidated.safetensors', /whose tensors have other names/],
+    ['model.fp16.safetensors', /if that is the whole model, name it model\.safetensors/],
+    ['checkpoint-100/model.safetensors', /checkpoint-100 has a model: name that folder/],
+    ['actor/model.safetensors.index.json', /actor has a model: name that folder/],
+  ])('that are not there are sought in %s', async (name, message) => {
+    rmSync(join(folder, 'model.safetensors'));
+    mkdirSync(dirname(join(folder, name)), { recursive: true });
+    write(name, 'x');
+    await expect(weightFiles(folder)).rejects.toThrow(message);
+    if (!name.includes('/')) return;
+    rmSync(join(folder, 'config.json'));
+    await expect(readModelFolder(folder)).rejects.toThrow(message);
   });
 
   test('have a digest of their own content and the config’s, and of nothing else', async () => {
