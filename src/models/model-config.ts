@@ -76,7 +76,8 @@ function refuseOuterScaling(whole: HfConfig, config: HfConfig, file: string): vo
     const outer = whole[key];
     if (!isObject(outer) || isDeepStrictEqual(outer, config[key])) continue;
     const types = [outer, ...Object.values(outer).filter(isObject)].map(ropeTypeOf);
-    if (types.every((type) => type === 'default')) continue;
+    // M-RoPE is the default for text, and transformers 4 saves it in both places.
+    if (types.every((type) => type === 'default' || type === 'mrope')) continue;
     throw new BadModelFolder(
       `${file}: ${key} is beside text_config, where it has no effect: move it into text_config, or remove it`,
     );

@@ -79,6 +79,13 @@ describe('rope settings beside text_config', () => {
     const { rope_parameters: _own, ...bare } = baseConfig;
     for (const outer of [{ rope_scaling: null }, { rope_parameters: { rope_type: 'default' } }, {}])
       expect(read(nested({}, outer))).toMatchObject({ max_position_embeddings: 64 });
+    // As transformers 4 saves a Qwen2.5-VL.
+    const mrope = { type: 'mrope', rope_type: 'default', mrope_section: [2, 3, 3] };
+    for (const rope_scaling of [mrope, { type: 'mrope', mrope_section: [2, 3, 3] }]) {
+      const text_config = { ...bare, model_type: 'qwen2_5_vl_text', rope_theta: 1e6, rope_scaling };
+      const vl = { model_type: 'qwen2_5_vl', rope_scaling, text_config };
+      expect(read(vl)).toMatchObject({ model_type: 'qwen2', max_position_embeddings: 64 });
+    }
     const twice = { model_type: 'llava', rope_scaling: yarn, text_config: { ...bare, rope_scaling: yarn } };
     expect(read(twice)).toMatchObject({ max_position_embeddings: 128 });
     expect(read(nested({}, { rope_scaling: yarn }), { rope_type: 'yarn', factor: 2 })).toMatchObject({
