@@ -45,11 +45,11 @@ export async function startTraining(
 }
 
 /** The Temporal UI shows this text even without a worker. It is kept in the history, so it is short. */
-function shownAs({ name, project, model, trainer }: RunSpec) {
+export function shownAs({ name, project, model, trainer }: RunSpec) {
   return {
     staticSummary: `trains ${model.name} · ${project} · ${trainer.max_training_steps} steps of GRPO`,
     staticDetails: [
-      `Training run \`${name}\`. *Current details* show its progress and the commands that control it, as long as a worker answers.`,
+      `*Current details* show the progress of the run \`${name}\` and the commands that control it, as long as a worker answers.`,
       `If this workflow ends for any reason, continue the run from its records: \`longhaul train --run ${name}\``,
     ].join('\n\n'),
   };

@@ -19,10 +19,44 @@ export function plain(text: string): string {
     .replace(/[|<[]/g, '\\$&');
 }
 
-/** A table of three such cells fits the pane of a window that is 1,280 pixels wide. */
-const shortCharacters = 24;
+/** What is shown, and its parts; the first says most. Empty parts are left out. */
+export type Fact = readonly [name: string, ...parts: string[]];
 
-/** Text that does not wrap in a narrow pane, unless it is so long that the table would be cut off. */
-export function unbrokenIfShort(text: string): string {
+/** A longer word would widen the table beyond the pane of a window that is 1,280 pixels wide. */
+const wordCharacters = 32;
+
+/** Facts as a table of two columns, which no window cuts off: facts with a longer word follow it as a list, where words do break. */
+export function factTable(facts: readonly Fact[]): string {
+  const fits = (fact: Fact): boolean => fact.slice(1).every((part) => longestWord(part) <= wordCharacters);
+  const rows = facts.filter(fits).map(([name, ...parts]) => [unbrokenIfShort(name), joined(parts)]);
+  const others = facts.filter((fact) => !fits(fact)).map(([name, ...parts]) => `- ${name}: ${joined(parts)}`);
+  return [rows.length === 0 ? '' : markdownTable(rows), others.join('\n')]
+    .filter((text) => text !== '')
+    .join('\n\n');
+}
+
+function joined(parts: readonly string[]): string {
+  return parts
+    .filter((part) => part !== '')
+    .map(unbrokenIfShort)
+    .join(' · ');
+}
+
+/** Browsers break a line at spaces, and after a hyphen before a letter, but not after a slash. */
+function longestWord(text: string): number {
+  return Math.max(...text.split(/\s|(?<=-)(?=[a-z])/i).map((word) => word.length));
+}
+
+/** Below this a part stays in one line; so much fits every pane. */
+const shortCharacters = 28;
+
+/** With spaces that do not wrap; their words are joined, so longer text keeps the usual ones. */
+function unbrokenIfShort(text: string): string {
   return text.length <= shortCharacters ? text.replaceAll(' ', '\u00a0') : text;
+}
+
+/** `28 Nov 10:43 UTC`: without hyphens, at which browsers would break it, and with spaces at which they do not. */
+export function minuteText(time: Date | number): string {
+  const text = new Date(time).toUTCString();
+  return `${text.slice(5, 11)} ${text.slice(17, 22)} UTC`.replaceAll(' ', '\u00a0');
 }

@@ -4,7 +4,7 @@ import { countedPassRate, passRateChange, passRateText } from '../../spec/pass-r
 import { servedNote, usedShare } from './budget.js';
 import { faultNote } from './fault-note.js';
 import { settingNotes } from '../hyperparameters.js';
-import { markdownTable, plain, unbrokenIfShort } from './markdown.js';
+import { factTable, minuteText, plain, type Fact } from './markdown.js';
 import {
   collectionNote,
   headline,
@@ -55,8 +55,8 @@ function holdUps({ blocked, failing, phase, waitsFor, run }: RunStatus): string 
 }
 
 function figures(status: RunStatus, { outline, checkpointTrouble, now }: RunNews): string {
-  const rows: [name: string, now: string, more: string][] = [
-    [`**${status.run}**`, outline ? plain(outline.model) : '', outline ? plain(outline.project) : ''],
+  const rows: Fact[] = [
+    ['run', `**${status.run}**`, ...(outline ? [plain(outline.model), plain(outline.project)] : [])],
     ['phase', `**${status.phase}**`, plain(status.trainingPhase)],
     ['step', `**${Math.max(status.step, 0)}** of ${status.totalSteps}`, end(status, now)],
     ...passAt1(status),
@@ -70,14 +70,14 @@ function figures(status: RunStatus, { outline, checkpointTrouble, now }: RunNews
       plain(checkpointTrouble ?? ''),
     ],
   ];
-  if (status.served) rows.push(['sent to the server', servedNote(status.served), '']);
+  if (status.served) rows.push(['sent to the server', servedNote(status.served)]);
   for (const line of status.budget ?? [])
     rows.push([
       `budget.${line.name}`,
       `${count(line.spent)} of ${count(line.limit)}`,
       `${Math.floor(100 * usedShare(line))} %${usedShare(line) >= 1 ? ': spent' : ''}`,
     ]);
-  return markdownTable(rows.map((cells) => cells.map(unbrokenIfShort)));
+  return factTable(rows);
 }
 
 function end(status: RunStatus, now: number): string {
@@ -85,10 +85,10 @@ function end(status: RunStatus, now: number): string {
   if (last?.kind !== 'grpo' || ['completed', 'stopped', 'paused', 'blocked'].includes(status.phase))
     return '';
   const at = new Date(now + 1000 * remainingSeconds(status));
-  return `ends about ${at.toISOString().slice(5, 16).replace('T', ' ')} UTC`;
+  return `ends about ${minuteText(at)}`;
 }
 
-function passAt1({ evaluations }: RunStatus): [string, string, string][] {
+function passAt1({ evaluations }: RunStatus): Fact[] {
   const [first, last] = [evaluations[0], evaluations.at(-1)];
   if (!first || !last) return [];
   const change = passRateChange(first.pass_at_1, last.pass_at_1);
@@ -96,24 +96,24 @@ function passAt1({ evaluations }: RunStatus): [string, string, string][] {
   const since =
     change === null
       ? ''
-      : ` ${change < 0 ? '−' : '+'}${Math.abs(100 * change).toFixed(1)} points since step ${first.step}`;
+      : `${change < 0 ? '−' : '+'}${Math.abs(100 * change).toFixed(1)} points since step ${first.step}`;
   return [
     [
       'pass@1',
       `**${passRateText(last.pass_at_1)}** at step ${last.step}`,
-      evaluations.length > 1 ? `${curve}${since}`.trim() : '',
+      ...(evaluations.length > 1 ? [curve, since] : []),
     ],
   ];
 }
 
-function reward({ recent, rewards = [] }: RunStatus): [string, string, string][] {
+function reward({ recent, rewards = [] }: RunStatus): Fact[] {
   const last = recent.findLast(({ kind }) => kind === 'grpo');
   const figure = last?.metrics['reward/avg_raw_reward'];
   if (!last || figure === undefined) return [];
   return [['reward', `**${figure.toFixed(2)}** at step ${last.step}`, sparkline(rewards)]];
 }
 
-function pace({ recent, tokens, sampleSeconds }: RunStatus): [string, string, string][] {
+function pace({ recent, tokens, sampleSeconds }: RunStatus): Fact[] {
   const last = recent.at(-1);
   if (!last) return [];
   const perSecond =
@@ -121,16 +121,16 @@ function pace({ recent, tokens, sampleSeconds }: RunStatus): [string, string, st
   return [['last step', `${last.seconds.toFixed(1)} s`, perSecond]];
 }
 
-function unknown({ outcomes }: RunStatus): [string, string, string][] {
+function unknown({ outcomes }: RunStatus): Fact[] {
   if (!outcomes?.last) return [];
   const { last } = outcomes;
   const share = (of: { graded: number; unknown: number }): string =>
     `${count(of.unknown)} of ${count(of.graded + of.unknown)}`;
   return [
-    ['unknown outcomes', `${share(last)} at step ${last.step}`, `${share(outcomes)} since it was started`],
+    ['unknown outcomes', `${share(last)} at step ${last.step}`, `${share(outcomes)} in all`],
     ...(last.unknown_reason === undefined
       ? []
-      : [['most of them', '', plain(last.unknown_reason)] satisfies [string, string, string]]),
+      : [['most of them', plain(last.unknown_reason)] satisfies Fact]),
   ];
 }
 
@@ -149,7 +149,9 @@ function notes(status: RunStatus, followedIn: readonly string[]): string {
     ...(faults ? [faults] : []),
     ...(followedIn.length > 0 ? [`followed in ${followedIn.map(plain).join(', ')}`] : []),
     ...(status.report
-      ? [`report: \`longhaul report ${status.run}\`, in the store \`${status.report}\``]
+      ? [
+          `report in the store: \`${status.report}\` · to write it to a file: \`longhaul report ${status.run}\``,
+        ]
       : []),
   ];
   return lines.map((line) => `- ${line}`).join('\n');
@@ -161,9 +163,14 @@ function evaluations(status: RunStatus): string {
     .reverse()
     .map(
       ({ step, suite, ...evaluation }) =>
-        `- step ${step} · ${plain(suiteText({ suite, ...evaluation }))} · pass@1 **${countedPassRate(evaluation)}**`,
+        `- step ${step} · ${plain(suiteText({ suite, ...evaluation }))} · pass@1 ${boldFigures(countedPassRate(evaluation))}`,
     );
   return lines.length === 0 ? '' : ['**Evaluations on held-out tasks**', '', ...lines].join('\n');
+}
+
+/** The rates in bold, without the counts beside them. */
+function boldFigures(text: string): string {
+  return text.replace(/\d+\.\d %|^–/g, '**$&**');
 }
 
 function lastSteps({ recent }: RunStatus): string {
@@ -199,7 +206,8 @@ function ways({ run, phase, step, control }: RunStatus): string {
   const again = [
     '**To continue the run after it has ended, for whatever reason**',
     '',
-    `- \`longhaul train --run ${run}\`, or \`longhaul spec --run ${run} > run.json\` and \`${start}\``,
+    `- \`longhaul train --run ${run}\``,
+    `- or \`longhaul spec --run ${run} > run.json\` and then \`${start}\``,
   ];
   const further = [
     '**To train it further**',

@@ -1,7 +1,8 @@
 // A curve in one line of text, for terminals, the Temporal UI and logs.
 
 const bars = '▁▂▃▄▅▆▇█';
-const longest = 16;
+/** So many fit beside a figure in the Temporal UI, in a window that is 1,280 pixels wide. */
+const longest = 12;
 
 /** `▁▃▅█`, oldest value first, scaled from the least to the greatest; long series are averaged. Empty below two values. */
 export function sparkline(values: readonly number[]): string {
