@@ -128,7 +128,7 @@ function problemOf(issue: Issue, schema: z.ZodType, input: unknown): SpecProblem
       return {
         path,
         problem: `must be ${typeWords[issue.expected] ?? issue.expected}, not ${shown}`,
-        fix: fixOfValue(issue.path, value) ?? '',
+        fix: fixOfValue(issue.path, value) ?? fixOfShortForm(path, value, schema),
       };
     case 'too_small':
       return {
@@ -197,6 +197,14 @@ function fixOfChoice(value: unknown, choices: readonly unknown[]): string {
     choices.filter((choice) => typeof choice === 'string'),
   );
   return near === null ? '' : `did you mean "${near}"?`;
+}
+
+/** How to write a mapping of which a run spec has only the main value: `model: DIR`. */
+function fixOfShortForm(path: string, value: unknown, schema: z.ZodType): string {
+  if (typeof value !== 'string' || !allKeyPaths(schema).includes('trainer.max_training_steps')) return '';
+  if (path === 'model') return 'write model: {name: …, path: FOLDER}';
+  if (path === 'data') return `write data: {tasks: ${value}}`;
+  return /^environments\[\d+\]$/.test(path) ? `write env_key: ${value}` : '';
 }
 
 /** Replaces each Markdown link by its text, as a terminal cannot follow it. */

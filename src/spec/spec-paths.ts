@@ -45,7 +45,12 @@ export function withAbsolutePath(
   if (file !== undefined) {
     const resolved = resolve(dirname(file), path);
     // Only a relative path must exist here: an absolute one may name a file on the machine that trains.
-    if (!existsSync(resolved)) problems.push({ path: key, problem: `there is no file ${resolved}`, fix });
+    if (!existsSync(resolved))
+      problems.push({
+        path: key,
+        problem: `there is no file ${resolved}`,
+        fix: [...hubHint(key, path, file), fix].join('; '),
+      });
     return resolved;
   }
   problems.push({
@@ -54,6 +59,27 @@ export function withAbsolutePath(
     fix: 'give an absolute path, or start from `longhaul spec SPEC`',
   });
   return path;
+}
+
+/** How to get what the path may name on the Hugging Face Hub: `Qwen/Qwen3-0.6B`, its address, or `hf://…`. */
+function hubHint(key: string, path: string, file: string): string[] {
+  const [, prefix = '', id = ''] = hubPath.exec(path) ?? [];
+  if (id === '' || /\.(arrow|csv|gz|jinja|jsonl?|parquet|safetensors|tsv|txt|ya?ml)$/.test(id)) return [];
+  const named = prefix === '' ? `if ${id} is on the Hugging Face Hub` : 'it is on the Hugging Face Hub';
+  if (key.startsWith('data.'))
+    return [`${named}, write its rows to a file: datasets.load_dataset('${id}', …).to_json('tasks.jsonl')`];
+  const folder = join('models', id.split('/').at(-1) ?? id);
+  const target = join(dirname(resolve(file)), folder);
+  const [only, write] =
+    key === 'model.path' ? ['', folder] : [` ${ownFileOf(key)}`, join(folder, ownFileOf(key))];
+  return [`${named}: \`hf download ${id}${only} --local-dir ${target}\`, and write ${key}: ${write}`];
+}
+
+const hubPath =
+  /^(hf:\/\/|(?:https?:\/\/)?huggingface\.co\/)?(?:datasets\/)?([a-z0-9][\w.-]*\/[a-z0-9][\w.-]*)\/?$/i;
+
+function ownFileOf(key: string): string {
+  return ownFiles[key.replace('model.', '') as OwnFile] ?? '';
 }
 
 /** Makes all paths absolute: processes with other working folders use the spec, and a relative path would name another file there. */

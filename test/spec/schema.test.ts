@@ -390,4 +390,42 @@ describe('all problems of a spec', () => {
       new RegExp(`model.tokenizer: there is no file ${lost}.*start at the folder of the spec file`),
     );
   });
+
+  test.each([
+    ['Qwen/Qwen3-0.6B', 'if Qwen/Qwen3-0.6B is on the Hugging Face Hub'],
+    ['hf://Qwen/Qwen3-0.6B', 'it is on the Hugging Face Hub'],
+    ['https://huggingface.co/Qwen/Qwen3-0.6B/', 'it is on the Hugging Face Hub'],
+  ])('say how to download the model %s of the Hub', async (hub, begin) => {
+    const path = specFile('hub.json', JSON.stringify({ ...smallest(), model: { name: 'q', path: hub } }));
+    const target = resolve(path, '../models/Qwen3-0.6B');
+    await expect(readSpecFile(path)).rejects.toThrow(
+      `${begin}: \`hf download Qwen/Qwen3-0.6B --local-dir ${target}\`, and write model.path: models/Qwen3-0.6B; relative`,
+    );
+  });
+
+  test('say how to get a tokenizer or tasks of the Hub, and nothing of it for a file', async () => {
+    const model = { ...smallest().model, tokenizer: 'Qwen/Qwen3-0.6B' };
+    const tokenizer = specFile('hub.json', JSON.stringify({ ...smallest(), model }));
+    await expect(readSpecFile(tokenizer)).rejects.toThrow(
+      /`hf download Qwen\/Qwen3-0\.6B tokenizer\.json --local-dir .*`, and write model\.tokenizer: models\/Qwen3-0\.6B\/tokenizer\.json/,
+    );
+    const withTasks = (tasks: string): Promise<string> =>
+      readSpecFile(specFile('hub.json', JSON.stringify({ ...smallest(), data: { tasks } }))).then(
+        () => '',
+        String,
+      );
+    expect(await withTasks('openai/gsm8k')).toContain("datasets.load_dataset('openai/gsm8k', …).to_json(");
+    expect(await withTasks('rows/tasks.jsonl')).toMatch(
+      /there is no file .*rows\/tasks\.jsonl; relative paths/,
+    );
+  });
+
+  test('show the mapping for a model, tasks or an environment that is written as text', () => {
+    const text = { model: 'Qwen/Qwen3-0.6B', data: 'tasks.jsonl', environments: ['tracker'] };
+    expect(problemsOf((spec) => Object.assign(spec, text)).map(({ fix }) => fix)).toEqual([
+      'write model: {name: …, path: FOLDER}',
+      'write data: {tasks: tasks.jsonl}',
+      'write env_key: tracker',
+    ]);
+  });
 });
