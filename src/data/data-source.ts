@@ -64,7 +64,12 @@ const formats: readonly [begins: string, name: string, fix: string][] = [
   ['version https://git-lfs', 'a pointer of Git LFS, not the file', 'fetch the file: git lfs pull'],
 ];
 
+/** A first line with separators and without a bracket: the names of columns. */
+const columnNames = /^[^{[\n]*[,;\t][^{[\n]*\n/;
+
 function refuseOtherFormats(path: string, bytes: Uint8Array): void {
+  if (columnNames.test(Buffer.from(bytes.subarray(0, 4096)).toString('latin1')))
+    throw new BadDataFile(path, [`is a CSV file; ${toLines.replace('read_parquet', 'read_csv')}`]);
   const begins = Buffer.from(bytes.subarray(0, 32)).toString('latin1');
   const format = formats.find(([start]) => begins.startsWith(start));
   if (format) throw new BadDataFile(path, [`is ${format[1]}; ${format[2]}`]);

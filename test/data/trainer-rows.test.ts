@@ -241,6 +241,8 @@ describe('a file of another format is named, with what to do', () => {
   test.each([
     ['PAR1\x15\x04', /is a Parquet file; write its rows as JSON lines/],
     ['\x1f\x8b\x08', /compressed with gzip; unpack it/],
+    ['task_key,prompt,env_key\n1,Do it.,a\n', /is a CSV file; .*pandas\.read_csv/],
+    ['task_key\tprompt\n1\t{"a": 1}\n', /is a CSV file/],
     ['version https://git-lfs.github.com/spec/v1\n', /pointer of Git LFS/],
   ])('%j', async (begins, message) => {
     const path = join(folder, 'train.parquet');
