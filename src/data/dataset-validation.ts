@@ -1,6 +1,7 @@
 // Checks that a run's data contains everything that its spec asks for.
 import { generateTasks } from '../environments/apps/generate.js';
 import { environmentOf } from '../spec/environments/environment-of.js';
+import { fixOfUnlisted } from '../spec/environments/environment-problems.js';
 import { recordDigest } from '../store/records/canonical.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { recordedToolFormat } from '../episode/tool-formats/tool-format.js';
@@ -83,7 +84,7 @@ function refuseData(spec: RunSpec, data: { tasks: readonly Task[]; kinds: readon
       problems.push({
         path: 'environments',
         problem: `tasks name the environment "${envKey}", which is not listed`,
-        fix: `add an entry with env_key: ${envKey}`,
+        fix: fixOfUnlisted(envKey),
       });
   }
   problems.push(...curriculumProblems(spec, data.tasks));

@@ -6,6 +6,7 @@ import { appByName, appNames } from '../environments/apps/registry.js';
 import { EnvironmentError } from '../environments/environment.js';
 import { environmentKind } from '../environments/environment-kinds.js';
 import { environmentOf, isBuiltIn } from '../spec/environments/environment-of.js';
+import { fixOfUnlisted } from '../spec/environments/environment-problems.js';
 import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
 import type { Demonstration, Task, ToolSpec } from '../spec/records/task.js';
@@ -68,7 +69,7 @@ async function toolsOf(
   if (!environment) {
     return {
       problem: `demonstrations name the environment "${name}", which is not listed`,
-      fix: `add an entry with env_key: ${name}`,
+      fix: fixOfUnlisted(name),
     };
   }
   if (isBuiltIn(environment)) {

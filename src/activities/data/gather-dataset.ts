@@ -10,6 +10,7 @@ import { requirePrepared } from '../../data/prepared-dataset.js';
 import { toolListsOf } from '../../data/tool-lists.js';
 import { datasetId, type DatasetSpec, parseDatasetSpec, type TeacherSpec } from '../../spec/dataset-spec.js';
 import { environmentOf, isBuiltIn } from '../../spec/environments/environment-of.js';
+import { fixOfUnlisted } from '../../spec/environments/environment-problems.js';
 import { InvalidSpec } from '../../spec/invalid-spec.js';
 import type { GatheredRecord } from '../../spec/records/preparation-records.js';
 import type { Task } from '../../spec/records/task.js';
@@ -133,7 +134,7 @@ function refuseMissingServers({ environments }: DatasetSpec, asked: readonly str
         {
           path: 'environments',
           problem: `solutions or demonstrations need the environment "${envKey}", which is not listed`,
-          fix: `add an entry with env_key: ${envKey}`,
+          fix: fixOfUnlisted(envKey),
         },
       ];
     if (!isBuiltIn(environment)) return [];

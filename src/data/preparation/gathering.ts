@@ -2,6 +2,7 @@
 // here.
 import { nearestName } from '../../base/nearest-name.js';
 import { environmentOf } from '../../spec/environments/environment-of.js';
+import { fixOfUnlisted } from '../../spec/environments/environment-problems.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { GatheredRecord } from '../../spec/records/preparation-records.js';
 import type { Task } from '../../spec/records/task.js';
@@ -119,7 +120,7 @@ function refuseUnknownEnvironments(tasks: readonly Task[], { environments, tasks
     const near = nearestName(envKey, known);
     const fix =
       near === null
-        ? `add an entry to environments with env_key: ${envKey}, or leave these tasks out with exclude_envs`
+        ? `in environments, ${fixOfUnlisted(envKey)}; or leave these tasks out with exclude_envs`
         : `did you mean ${near}?`;
     return `${count} ${count === 1 ? 'task names' : 'tasks name'} the environment "${envKey}", which is not listed; ${fix}`;
   });

@@ -1,4 +1,5 @@
 // What is wrong with a spec's environments, each by itself and together.
+import { name } from '../fields.js';
 import type { SpecProblem } from '../invalid-spec.js';
 import type { EnvironmentSpec, RunSpec } from '../run-spec.js';
 import { usualTtlSeconds } from './environment-schema.js';
@@ -108,5 +109,14 @@ export function ttlProblems(
           },
         ]
       : [],
+  );
+}
+
+/** What to do about rows of an environment that the spec does not list. Not each `data_source` of other trainers can be listed. */
+export function fixOfUnlisted(envKey: string): string {
+  if (name.safeParse(envKey).success) return `add an entry with env_key: ${envKey}`;
+  return (
+    'an env_key has 1 to 64 letters, digits, ".", "_" or "-", and no dot first: ' +
+    'give each row an env_key, which is used instead of its data_source or env_class'
   );
 }
