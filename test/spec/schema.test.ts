@@ -420,6 +420,14 @@ describe('all problems of a spec', () => {
     );
   });
 
+  test('say once that a key of another trainer has no counterpart', () => {
+    const [problem] = problemsOf(({ trainer }) => (trainer['repetition_penalty'] = 1.1));
+    expect(problem).toMatchObject({
+      problem: 'there is no key "repetition_penalty"',
+      fix: 'nothing here has its effect: remove it',
+    });
+  });
+
   test('show the mapping for a model, tasks or an environment that is written as text', () => {
     const text = { model: 'Qwen/Qwen3-0.6B', data: 'tasks.jsonl', environments: ['tracker'] };
     expect(problemsOf((spec) => Object.assign(spec, text)).map(({ fix }) => fix)).toEqual([

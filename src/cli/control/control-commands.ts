@@ -2,6 +2,8 @@
 // cancel RUN` cancels the workflow, as `temporal workflow cancel` does, and waits for its end.
 import type { Command } from 'commander';
 import type { ControlState } from '../../activities/contracts.js';
+import { nearestName } from '../../base/nearest-name.js';
+import { keyOf } from '../../spec/names/trainer-names.js';
 import type { Hyperparameters } from '../../spec/records/control-records.js';
 import { hyperparameterNames } from '../../workflows/hyperparameters.js';
 import {
@@ -48,7 +50,9 @@ export function register(program: Command): void {
           late = endsAtNextBoundary(status);
           return handle.executeUpdate(now ? pauseNowUpdate : pauseUpdate);
         });
-        const holds = now ? 'pauses as soon as its episodes are cut off' : 'pauses at its next step boundary';
+        const holds = now
+          ? 'pauses now: it cuts off episodes in flight, and finishes an update that is under way'
+          : 'pauses at its next step boundary';
         if (late && !already && !now) {
           say(
             flags,
@@ -178,14 +182,18 @@ export function lastStep(run: string, at: number, flags: ControlFlags & { step?:
 }
 
 /** Parses `lr=1e-4 temperature=0.9`. The run itself checks the ranges. */
-function hyperparameters(values: readonly string[]): Hyperparameters {
+export function hyperparameters(values: readonly string[]): Hyperparameters {
   const wanted: Hyperparameters = {};
   for (const value of values) {
     const [given = '', text = ''] = value.split('=', 2);
     const name = hyperparameterNames.find((known) => known === given);
     if (name === undefined || !value.includes('=')) {
-      const known = hyperparameterNames.join(', ');
-      throw new Error(`${JSON.stringify(value)} is not understood: give NAME=NUMBER, NAME one of ${known}`);
+      const meant = settingMeant(given);
+      const hint =
+        meant === null
+          ? `give NAME=NUMBER, NAME one of ${hyperparameterNames.join(', ')}`
+          : `did you mean ${meant}=${text === '' ? 'NUMBER' : text}?`;
+      throw new Error(`${JSON.stringify(value)} is not understood: ${hint}`);
     }
     if (wanted[name] !== undefined) throw new Error(`${name} is given twice: give it once`);
     const number = Number(text);
@@ -194,6 +202,14 @@ function hyperparameters(values: readonly string[]): Hyperparameters {
     wanted[name] = number;
   }
   return wanted;
+}
+
+/** The setting with this path or typing error, or with this name in another trainer. */
+function settingMeant(given: string): string | null {
+  if (given === '') return null;
+  const names: readonly string[] = hyperparameterNames;
+  const own = [given, keyOf([given]) ?? ''].map((path) => path.split('.').at(-1) ?? '');
+  return own.find((name) => names.includes(name)) ?? nearestName(given, names);
 }
 
 function control(program: Command, name: string, description: string): Command {

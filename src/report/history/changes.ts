@@ -45,7 +45,7 @@ async function firstStepCovering(
 function inWords(change: ControlChange): string {
   switch (change.kind) {
     case 'pause':
-      return change.now ? 'paused in the middle of a step' : 'paused';
+      return change.now ? 'paused without waiting for the end of the step' : 'paused';
     case 'resume':
       return 'resumed';
     case 'stopAfter':

@@ -47,7 +47,7 @@ const grades = 'the environment grades an episode: remove it';
 const fixedReference =
   'trainer.use_kl_loss keeps the policy that GRPO begins with as its reference: remove it';
 const truncated = 'with generator.truncated_sampling: true; leave it out where all tokens are taken';
-const notHere = 'there is none here: remove it';
+const notHere = 'nothing here has its effect: remove it';
 const toolFormat = `write generator.tool_format: auto, ${toolFormatNames.join(', ')}`;
 const thinking =
   'write generator.chat_template_kwargs with the variable of the model’s template, such as {enable_thinking: false}';
