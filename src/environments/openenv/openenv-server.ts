@@ -183,7 +183,7 @@ export class OpenEnvServer {
     throw new EnvironmentError(
       'failed',
       noContract,
-      `${url} has no /schema, which says what its actions are: set environments[].contract to mcp or gym`,
+      `${url} has no /schema, which says what its actions are: if it is an OpenEnv server, set environments[].contract to mcp or gym`,
     );
   }
 
@@ -193,6 +193,12 @@ export class OpenEnvServer {
     if (answer.status === 401 || answer.status === 403) throw unauthorized(this.url, answer.status);
     if (answer.status >= 500 || answer.status === 429)
       throw new EnvironmentError('unavailable', 'connect', `${this.url}/schema answers ${answer.status}`);
+    if (this.options.contract === undefined && this.#transport === 'http' && isPage(answer.text))
+      throw new EnvironmentError(
+        'failed',
+        noContract,
+        `${this.url} is no OpenEnv server: its /schema is a web page; check host and port`,
+      );
     if (answer.status >= 400) return null;
     try {
       const schema = parseServerJson(answer.text);
@@ -295,6 +301,10 @@ function secretsOf(headers: Readonly<Record<string, string>>): string[] {
   return Object.entries(headers)
     .filter(([name]) => /auth|key|token|secret|cookie|password/i.test(name))
     .flatMap(([, value]) => [...new Set([value, value.split(' ').at(-1) ?? value])]);
+}
+
+function isPage(text: string): boolean {
+  return /^\s*<(!doctype html|html)\b/i.test(text);
 }
 
 const mcpActions = ['Action', 'CallToolAction', 'ListToolsAction'];

@@ -1,4 +1,7 @@
 // A server without sockets: which of its answers are mistakes of the spec, of the server, or of the model.
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { refuseUnplayable } from '../../../src/data/environment-check.js';
 import type { Environment, EnvironmentBackend } from '../../../src/environments/environment.js';
@@ -160,6 +163,22 @@ describe('a run is refused at its start', () => {
   it('by a server that is none of OpenEnv', async () => {
     const other = await start(['/health']);
     expect(await problems({}, other.url)).toMatch(/environments\[0\].*neither \/ws nor \/step/s);
+  });
+
+  it('by a web application, which answers every path with its page', async () => {
+    const application = createServer((_, response) => {
+      response.setHeader('content-type', 'text/html');
+      response.end('<!DOCTYPE html>\n<html><body>Web UI</body></html>');
+    });
+    await once(application.listen(0, '127.0.0.1'), 'listening');
+    const { port } = application.address() as AddressInfo;
+    closers.push(async () => {
+      application.closeAllConnections();
+      await once(application.close(), 'close');
+    });
+    const url = `http://127.0.0.1:${port}`;
+    const said = `${url} is no OpenEnv server: its /schema is a web page; check host and port`;
+    expect(await problems({}, url)).toContain(said);
   });
 
   it('by a server that does not say what its actions are, unless the spec does', async () => {
