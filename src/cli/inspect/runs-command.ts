@@ -273,7 +273,8 @@ function lineOf(execution: WorkflowExecutionInfo): RunLine {
   return {
     run: nameOfExecution(execution),
     status: status.name.toLowerCase(),
-    phase: String(first('Phase') ?? ''),
+    // Set once a run has its first node.
+    phase: String(first('Phase') ?? (status.name === 'RUNNING' ? 'waiting' : '')),
     step: typeof step === 'number' ? step : null,
     passAt1: typeof passAt1 === 'number' ? passAt1 : null,
     from: null,

@@ -36,7 +36,9 @@ describe('longhaul runs', () => {
     const { code, output, errors } = await longhaul('runs', '--json', '--store', storeAddress);
     expect({ code, errors }).toEqual({ code: 0, errors: '' });
     const lines = JSON.parse(output) as { run: string; status: string; step: number | null }[];
-    expect(lines.filter(({ run }) => run === driven)).toMatchObject([{ status: 'running' }]);
+    expect(lines.filter(({ run }) => run === driven)).toMatchObject([
+      { status: 'running', phase: 'waiting' },
+    ]);
     expect(lines.find(({ run }) => run === 'elsewhere')).toMatchObject({
       status: 'not running here',
       step: 0,
