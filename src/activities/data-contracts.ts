@@ -34,6 +34,8 @@ export interface PreparedDataset {
   held_out_tasks: number;
   /** Tasks left out, by stage. */
   excluded: Record<string, number>;
+  /** Tasks that failed a check, by the reason: the most frequent 12. Absent: none. */
+  failed?: Record<string, number>;
   /** Demonstrations by kind. */
   demonstrations: Record<string, number>;
   /** Tasks that the teacher did not solve, by what came of its tries: the most frequent 12. Absent: none. */

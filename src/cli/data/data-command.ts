@@ -19,7 +19,7 @@ import { inputOfWorkflow } from '../train/workflow-input.js';
 import { refuseLargeInput } from '../workflow-input-size.js';
 import { waitingFor, waitingLine } from '../waiting-text.js';
 import { addReaders } from './data-readers.js';
-import { countsText, excludedText, untaughtLines } from './dataset-text.js';
+import { countsText, excludedText, failedLines, trainingTasks, untaughtLines } from './dataset-text.js';
 
 interface PrepareFlags extends TemporalFlags {
   detach?: boolean;
@@ -110,12 +110,14 @@ function resultText({
   held_out_tasks,
   excluded,
   demonstrations,
+  failed = {},
   untaught = {},
   warnings = [],
 }: PreparedDataset): string {
   return [
-    `${dataset}: ${train_tasks} training tasks, ${held_out_tasks} held out`,
+    `${dataset}: ${trainingTasks(train_tasks)}, ${held_out_tasks} held out`,
     `left out: ${excludedText(excluded)}`,
+    ...failedLines(failed),
     `demonstrations, by kind: ${countsText(demonstrations)}`,
     ...untaughtLines(untaught),
     ...warnings.map((warning) => `warning: ${warning}`),

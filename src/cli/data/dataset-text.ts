@@ -51,7 +51,17 @@ export function untaughtLines(untaught: Readonly<Record<string, number>>): strin
   return lines.map((line) => `not solved by the teacher: ${line}`);
 }
 
+/** `failed a check: 2 tasks, doing nothing is graded 1`; one line for each reason. */
+export function failedLines(failed: Readonly<Record<string, number>>): string[] {
+  return Object.entries(failed).map(([reason, count]) => `failed a check: ${tasksText(count)}, ${reason}`);
+}
+
 const tasksText = (count: number): string => `${whole(count)} ${count === 1 ? 'task' : 'tasks'}`;
+const wasOrWere = (count: number): string => (count === 1 ? 'was' : 'were');
+
+export function trainingTasks(count: number): string {
+  return `${whole(count)} training ${count === 1 ? 'task' : 'tasks'}`;
+}
 
 export function listText(manifests: readonly DatasetManifest[]): string {
   if (manifests.length === 0) return 'no dataset is prepared here; make one: longhaul data prepare FILE';
@@ -80,9 +90,9 @@ export function showText({ manifest, gathered, tasks, excluded, untaught }: Data
     }),
   ]);
   return [
-    `${manifest.name}@${manifest.version}: ${whole(manifest.train_tasks)} training tasks, ${whole(manifest.held_out_tasks)} held out`,
+    `${manifest.name}@${manifest.version}: ${trainingTasks(manifest.train_tasks)}, ${whole(manifest.held_out_tasks)} held out`,
     ...sources,
-    `${whole(manifest.prepared?.solved ?? 0)} tasks with solutions, given or taught, were checked on their environments`,
+    `${tasksText(manifest.prepared?.solved ?? 0)} with solutions, given or taught, ${wasOrWere(manifest.prepared?.solved ?? 0)} checked on their environments`,
     ...untaughtLines(untaught),
     `demonstrations, by kind: ${countsText(manifest.demonstrations)}`,
     ...datasetWarnings(tasks).map((warning) => `warning: ${warning}`),
@@ -107,7 +117,7 @@ function excludedLines(excluded: readonly Exclusion[]): string[] {
   });
   const more = sorted.length - rows.length;
   return [
-    `${whole(excluded.length)} tasks were left out:`,
+    `${tasksText(excluded.length)} ${wasOrWere(excluded.length)} left out:`,
     textTable([['TASKS', 'LEFT OUT', 'REASON', 'SUCH AS'], ...rows]),
     ...(more > 0 ? [`and ${more} more reasons: see excluded.jsonl (longhaul data export)`] : []),
   ];

@@ -11,6 +11,7 @@ import type { EnvironmentSpec, RunSpec } from '../../spec/run-spec.js';
 import { readSpecFile } from '../../spec/spec-input.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { readRunIfAny } from '../../store/runs/run-records.js';
+import { trainingTasks } from '../data/dataset-text.js';
 import { openExistingStore, storeFolderProblem } from '../output.js';
 import { check, type CheckResult, probeEnvironments } from './doctor-checks.js';
 import { demonstrationsText } from './demonstration-checks.js';
@@ -112,7 +113,7 @@ async function readTasks({ spec, files }: SoundSpec, store: string): Promise<Dat
 function soundText(path: string, tasks: readonly Task[]): string {
   if (tasks.length === 0) return `${path} is sound`;
   const heldOut = tasks.filter(({ split }) => split === 'held_out').length;
-  return `${path} is sound: ${tasks.length - heldOut} training tasks, ${heldOut} held out`;
+  return `${path} is sound: ${trainingTasks(tasks.length - heldOut)}, ${heldOut} held out`;
 }
 
 function modelText({ folder, loaded, format }: CheckedModel, { generator }: RunSpec): string {

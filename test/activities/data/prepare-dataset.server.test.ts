@@ -72,12 +72,18 @@ const itemsOf = async <T>(version: string, path: string): Promise<T[]> =>
 
 describe('a dataset with solutions', () => {
   it('keeps the tasks whose solutions are graded 1, and whose doing nothing is not', async () => {
-    expect(await prepare(specOf('v1'))).toEqual({
+    const result = await prepare(specOf('v1'));
+    expect(result).toEqual({
       dataset: 'counting@v1',
       ...{ train_tasks: 4, held_out_tasks: 0, demonstrations: { solution: 1 } },
       excluded: { gate: 3 },
+      failed: expect.objectContaining({
+        'doing nothing is graded 1': 1,
+        'the solution is graded 0': 1,
+      }) as Record<string, number>,
       warnings: [expect.stringMatching(/^no task is held out/) as string],
     });
+    expect(Object.keys(result.failed ?? {})).toHaveLength(3);
     const kept = await itemsOf<Task>('v1', 'tasks.jsonl');
     expect(kept.map(({ task_key }) => task_key)).toEqual(['1', '3', '4', '5'].map((n) => `counter/up/${n}`));
     expect(await itemsOf('v1', 'excluded.jsonl')).toEqual([

@@ -51,7 +51,7 @@ async function outcomes(given: RunSpec | SoundSpec | Error): Promise<Record<stri
 test('a spec that can start is sound', async () => {
   await stored('v1', [task('a', 'train'), task('b', 'held_out')]);
   expect(await outcomes(parseRunSpec(own))).toMatchObject({
-    spec: 'ok: crm.yaml is sound: 1 training tasks, 1 held out',
+    spec: 'ok: crm.yaml is sound: 1 training task, 1 held out',
     model: 'ok: tokenizer and chat template load; tool calls are read as hermes',
     run: 'ok: mine is a new run',
   });
