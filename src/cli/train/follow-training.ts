@@ -9,6 +9,7 @@ import { statusQuery } from '../../workflows/messages.js';
 import { targetNote } from '../../workflows/status/run-text.js';
 import type { TrainingResult } from '../../workflows/run/training-run.js';
 import type { TrainingOptions } from '../../workflows/run/training-options.js';
+import { completedResult } from './completed-run.js';
 import { beginsWithinMs, whenBegun } from '../followed-workflow.js';
 import { followRun } from './live-view.js';
 import { inFolder } from '../output.js';
@@ -16,7 +17,7 @@ import { printable } from '../printable.js';
 import { alertsWithin } from './run-alerts.js';
 import { endedError, endedRun, whyFollowedEnded } from './run-end.js';
 import { startTraining } from './start-training.js';
-import { type RunHandle, type TemporalFlags, temporalConfig } from '../temporal-access.js';
+import { type RunHandle, type TemporalFlags, temporalConfig, workflowIdOf } from '../temporal-access.js';
 
 const queryDeadlineMs = 3_000;
 
@@ -43,6 +44,8 @@ export async function trainAndFollow(
   flags: FollowFlags,
   { begun, options = {}, store }: FollowedStart,
 ): Promise<void> {
+  const done = options.takeOver ? null : await completedResult(client, spec, store);
+  if (done) return sayComplete(done, spec.name, flags, store);
   const { handle, started } = await startTraining(client, spec, options);
   say(started ? begun : `${spec.name} is running already${flags.detach ? '' : '; following it'}`);
   const { stack } = temporalConfig(flags);
@@ -61,20 +64,47 @@ export async function trainAndFollow(
   }
   try {
     const result = await followRun(client, handle, { output: process.stderr, folder: flags.folder });
-    const alerts = await alertsWithin(store, result.run, null);
-    console.log(
-      flags.json
-        ? JSON.stringify({ ...result, alerts })
-        : `${result.run} ${endOf(result)}` +
-            (result.budget ? `; ${result.budget}` : '') +
-            (result.report ? `; to write its report: longhaul report ${result.run}${inFolder(flags)}` : '') +
-            alertLines(alerts)
-              .map((line) => `\n  ${printable(line)}`)
-              .join(''),
-    );
+    await printResult(result, `${result.run} ${endOf(result)}`, flags, store);
   } catch (error) {
     throw await whyFollowedEnded(handle, spec.name, error, flags);
   }
+}
+
+async function printResult(
+  result: TrainingResult,
+  text: string,
+  flags: FollowFlags,
+  store: FollowedStart['store'],
+): Promise<void> {
+  const alerts = await alertsWithin(store, result.run, null);
+  console.log(
+    flags.json
+      ? JSON.stringify({ ...result, alerts })
+      : text +
+          (result.budget ? `; ${result.budget}` : '') +
+          (result.report ? `; to write its report: longhaul report ${result.run}${inFolder(flags)}` : '') +
+          alertLines(alerts)
+            .map((line) => `\n  ${printable(line)}`)
+            .join(''),
+  );
+}
+
+/** Says that nothing was started, because the run is complete. */
+async function sayComplete(
+  result: TrainingResult,
+  name: string,
+  flags: FollowFlags,
+  store: FollowedStart['store'],
+): Promise<void> {
+  const { run, ended, step } = result;
+  if (flags.detach && flags.json) {
+    const workflowId = workflowIdOf(name);
+    console.log(JSON.stringify({ run: name, workflowId, started: false, claimed: true, ended, step }));
+    return;
+  }
+  const way = `longhaul fork ${run}@${step} --name NEW --set max_training_steps=N${inFolder(flags)}`;
+  const text = `${run} is complete already (${endOf(result)}), so nothing was started; to train it further: ${way}`;
+  await printResult(result, text, flags, store);
 }
 
 function endOf(result: TrainingResult): string {

@@ -105,7 +105,7 @@ function startOf({ folder }: Pick<QuickstartFlags, 'folder'>, seed: number): str
   return `npm run quickstart -- --seed ${seed} --folder ${folder}`;
 }
 
-/** The result of the run if its workflow has completed, else null. */
+/** The result of the run if its workflow has completed it, else null. */
 async function alreadyDone(
   client: Awaited<ReturnType<typeof connectClient>>['client'],
   run: string,
@@ -113,7 +113,8 @@ async function alreadyDone(
   const handle = runHandle(client, run);
   try {
     const { status } = await handle.describe();
-    return status.name === 'COMPLETED' ? await handle.result() : null;
+    const result = status.name === 'COMPLETED' ? await handle.result() : null;
+    return result?.ended === 'completed' ? result : null;
   } catch {
     return null;
   }

@@ -52,7 +52,8 @@ export function faultsOf(history: RunHistory, attempts: readonly StepAttempt[]):
     return projected;
   });
   const committed = totals.figures;
-  const after = faultsIn(steps.get(totals.step + 1) ?? []);
+  // The time available ends with the newest step, so a wait after it is no part of it.
+  const { 'ft/waiting_seconds': _, ...after } = faultsIn(steps.get(totals.step + 1) ?? []);
   const found = new Set(
     [...steps.values()]
       .flat()
