@@ -133,3 +133,21 @@ test('the time until a failure was noticed is a mean over those that were notice
   expect(html).toContain('a node was shut down');
   expect(html).toContain('20.00 s');
 });
+
+test('a wait after the newest step is no part of the time available, and does not count in it', () => {
+  const last = history.updates.at(-1)!.identity.step;
+  const { attempt } = recordsOfAllKinds();
+  const waited = (step: number): StepAttempt => ({
+    step,
+    record: {
+      ...attempt,
+      activity: `step-${String(step).padStart(6, '0')}/evaluate-final`,
+      observed: { ...attempt.observed, waited_seconds: 600 },
+    },
+  });
+  const none = faultsOf(history, []).figures;
+  expect(faultsOf(history, [waited(last)]).figures).toEqual(none);
+  const before = faultsOf(history, [waited(last - 1)]).figures;
+  expect(before).toMatchObject({ 'ft/waiting_seconds': 600 });
+  expect(before['ft/ettr']).toBeLessThan(none['ft/ettr']!);
+});

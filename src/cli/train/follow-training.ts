@@ -103,7 +103,7 @@ async function sayComplete(
     return;
   }
   const way = `longhaul fork ${run}@${step} --name NEW --set max_training_steps=N${inFolder(flags)}`;
-  const text = `${run} is complete already (${endOf(result)}), so nothing was started; to train it further: ${way}`;
+  const text = `${run} ${endOf(result)}; it is complete, so nothing was started; to train it further: ${way}`;
   await printResult(result, text, flags, store);
 }
 

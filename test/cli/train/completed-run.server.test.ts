@@ -80,7 +80,7 @@ describe('a start of a run that is complete', () => {
       expect(code).toBe(0);
       expect(output).toMatch(
         new RegExp(
-          `^${spec.name} is complete already \\(completed at step 6, held-out pass@1 .*\\), so nothing was started; ` +
+          `^${spec.name} completed at step 6, held-out pass@1 .*; it is complete, so nothing was started; ` +
             `to train it further: longhaul fork ${spec.name}@6 --name NEW --set max_training_steps=N`,
         ),
       );
@@ -102,8 +102,8 @@ describe('a start of a run that is complete', () => {
       expect(await completed()).toMatchObject({ ended: 'completed', step: 6 });
       const { trainer } = spec;
       expect(await completed({ ...spec, trainer: { ...trainer, max_training_steps: 99 } })).toBeNull();
-      expect(await completed({ ...spec, slack: { channel: '#runs' } } as RunSpec)).toBeNull();
-      expect(await completed({ ...spec, fork: { run: spec.name, step: 3 } } as RunSpec)).toBeNull();
+      expect(await completed({ ...spec, slack: { channel: '#runs' } })).toBeNull();
+      expect(await completed({ ...spec, fork: { run: spec.name, step: 3 } })).toBeNull();
       expect(await completed({ ...spec, name: 'never-started' })).toBeNull();
       // Another store, none, one with fewer steps, and one that lacks the last evaluation, as after a quarantine.
       expect(await completed(spec, memoryStore())).toBeNull();
