@@ -12,14 +12,14 @@ import { preparationQuery, type PreparationStatus } from '../../workflows/data/d
 import type { prepareDataset } from '../../workflows/data/prepare-dataset.js';
 import { orchestratorQueue } from '../../workflows/messages.js';
 import { beginsWithinMs, followed, hasBegun } from '../followed-workflow.js';
-import { withOutput } from '../output.js';
+import { trainingTasks, withOutput } from '../output.js';
 import { printable } from '../printable.js';
 import { type TemporalFlags, withClient, withTemporalFlags } from '../temporal-access.js';
 import { inputOfWorkflow } from '../train/workflow-input.js';
 import { refuseLargeInput } from '../workflow-input-size.js';
 import { waitingFor, waitingLine } from '../waiting-text.js';
 import { addReaders } from './data-readers.js';
-import { countsText, excludedText, failedLines, trainingTasks, untaughtLines } from './dataset-text.js';
+import { countsText, excludedText, failedLines, untaughtLines } from './dataset-text.js';
 
 interface PrepareFlags extends TemporalFlags {
   detach?: boolean;

@@ -2,6 +2,7 @@
 import { datasetWarnings } from '../../data/dataset-warnings.js';
 import type { Exclusion } from '../../data/task-selection.js';
 import { whole } from '../../report/format.js';
+import { trainingTasks } from '../output.js';
 import type { DatasetManifest } from '../../spec/records/manifests.js';
 import type { GatheredRecord } from '../../spec/records/preparation-records.js';
 import type { Task } from '../../spec/records/task.js';
@@ -58,10 +59,6 @@ export function failedLines(failed: Readonly<Record<string, number>>): string[] 
 
 const tasksText = (count: number): string => `${whole(count)} ${count === 1 ? 'task' : 'tasks'}`;
 const wasOrWere = (count: number): string => (count === 1 ? 'was' : 'were');
-
-export function trainingTasks(count: number): string {
-  return `${whole(count)} training ${count === 1 ? 'task' : 'tasks'}`;
-}
 
 export function listText(manifests: readonly DatasetManifest[]): string {
   if (manifests.length === 0) return 'no dataset is prepared here; make one: longhaul data prepare FILE';

@@ -1,6 +1,7 @@
 // What `longhaul data prepare` and `longhaul data show` say of a dataset.
 import { expect, test } from 'vitest';
-import { failedLines, trainingTasks } from '../../../src/cli/data/dataset-text.js';
+import { failedLines } from '../../../src/cli/data/dataset-text.js';
+import { trainingTasks } from '../../../src/cli/output.js';
 
 test('one task is no tasks', () => {
   expect([0, 1, 1200].map(trainingTasks)).toEqual([
