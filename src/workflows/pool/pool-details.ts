@@ -46,7 +46,8 @@ function waiting({ run, project, priority, since, why }: PoolView['queue'][numbe
   return `- ${plain(run)} (${plain(project)}, priority ${priority}) since ${clock(since)}: ${plain(why)}`;
 }
 
-/** `11-23 02:31:05 UTC`: with the date, because a lease may be days old. */
+/** `23 Nov 02:31:05 UTC`: with the date, because a lease may be days old, and without hyphens, at which a narrow cell would break it. */
 function clock(time: number): string {
-  return `${new Date(time).toISOString().slice(5, 19).replace('T', ' ')} UTC`;
+  const text = new Date(time).toUTCString();
+  return `${text.slice(5, 11)} ${text.slice(17, 25)} UTC`;
 }

@@ -20,10 +20,10 @@ describe('the live text of the pool', () => {
     });
     expect(text).toContain('**1 node** up with 2 places · **1** held · **1** waiting');
     expect(text).toMatch(
-      /\| \*\*gpu-1\*\*\s* \| up\s* \| 01-02 03:04:05 UTC\s* \| cpu\/2\s* \| crm since 01-02 03:04:05 UTC \|/,
+      /\| \*\*gpu-1\*\*\s* \| up\s* \| 02 Jan 03:04:05 UTC\s* \| cpu\/2\s* \| crm since 02 Jan 03:04:05 UTC \|/,
     );
     expect(text).toMatch(/\| \*\*gpu-2\*\*\s* \| \*\*draining\*\*\s* \|.*\| – \|/);
-    expect(text).toContain('- next (p, priority 3) since 01-02 03:04:05 UTC: node gpu-1 is held by crm');
+    expect(text).toContain('- next (p, priority 3) since 02 Jan 03:04:05 UTC: node gpu-1 is held by crm');
   });
 
   it('says if there is no node, and stays short if there are many', () => {

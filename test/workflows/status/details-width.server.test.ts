@@ -7,6 +7,8 @@ import type { RunStatus } from '../../../src/activities/contracts.js';
 import { freePort } from '../../../src/stack/free-port.js';
 import { findTemporalBinary } from '../../../src/stack/temporal-binary.js';
 import { temporalServerArguments } from '../../../src/workers/temporal/temporal-server.js';
+import type { PoolView } from '../../../src/workflows/messages.js';
+import { poolDetails } from '../../../src/workflows/pool/pool-details.js';
 import { noControl } from '../../../src/workflows/run/control-desk.js';
 import { detailsOf } from '../../../src/workflows/status/run-details.js';
 import { browserPath, launchBrowser } from '../../support/browser.js';
@@ -78,13 +80,28 @@ describe.skipIf(browserPath === '')('the live text in the UI (chromium, or LONGH
       checkpointTrouble: 's3://bucket/longhaul/checkpoints/00012345: access denied',
       now: Date.UTC(2030, 10, 28, 22, 43),
     });
+    await fits(text, 6);
+  });
+
+  it('of the pool fits the pane', async () => {
+    const since = Date.UTC(2030, 10, 28, 22, 43);
+    const node = (id: string): PoolView['nodes'][number] => ({
+      ...{ id, instance: 'a', host: id, memory_bytes: 1, places: 2, lastSeen: since, state: 'up' },
+      ...{ gpu: null, numerics: { backend: 'cpu', version: 2 } },
+    });
+    const lease = { lease: 'l', run: 'support-agent', project: 'crm', node: 'gpu-1', since };
+    const nodes = [node('gpu-1'), { ...node('local'), state: 'draining' as const }];
+    await fits(poolDetails({ nodes, leases: [lease], queue: [] }), 2);
+  });
+
+  async function fits(text: string, leastRows: number): Promise<void> {
     const page = await browser.newPage({ viewport: { width: pane, height: 900 } });
     await page.goto(`${address}/render?content=${encodeURIComponent(text)}`);
     const rows = await page.locator('tr').count();
-    expect(rows).toBeGreaterThan(6);
+    expect(rows).toBeGreaterThan(leastRows);
     const table = await page.locator('table').boundingBox();
     expect((table?.x ?? pane) + (table?.width ?? pane)).toBeLessThan(pane);
     expect(await page.evaluate<number>('document.documentElement.scrollWidth')).toBe(pane);
     await page.close();
-  });
+  }
 });
