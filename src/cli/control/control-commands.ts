@@ -188,7 +188,7 @@ export function hyperparameters(values: readonly string[]): Hyperparameters {
     const [given = '', text = ''] = value.split('=', 2);
     const name = hyperparameterNames.find((known) => known === given);
     if (name === undefined || !value.includes('=')) {
-      const meant = settingMeant(given);
+      const meant = name === undefined ? settingMeant(given) : null;
       const hint =
         meant === null
           ? `give NAME=NUMBER, NAME one of ${hyperparameterNames.join(', ')}`

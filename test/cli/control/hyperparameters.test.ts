@@ -17,8 +17,8 @@ test.each([
   expect(() => hyperparameters([given])).toThrow(`${JSON.stringify(given)} is not understood: ${hint}`);
 });
 
-test.each(['weight_decay=0.1', 'repetition_penalty=1.1', '=3'])(
-  'what cannot change while a run goes on is answered with what can: %s',
+test.each(['lr', 'weight_decay=0.1', 'repetition_penalty=1.1', '=3'])(
+  'what is no setting with a number, or cannot change while a run goes on, is answered with what can: %s',
   (given) => {
     expect(() => hyperparameters([given])).toThrow(/is not understood: give NAME=NUMBER, NAME one of lr, /);
   },
