@@ -53,7 +53,9 @@ describe('an evaluation', () => {
 
 describe('the progress line', () => {
   it('estimates the time to the last step', () => {
-    expect(progressLine(training)).toBe('step 30/40 grpo · reward 0.50 · 100 tokens/s · about 2 min 0 s left');
+    expect(progressLine(training)).toBe(
+      'step 30/40 grpo · reward 0.50 · 100 tokens/s · about 2 min 0 s left',
+    );
   });
 
   it('includes the named folder in the suggested command, so that it can be typed', () => {
