@@ -85,7 +85,7 @@ test('the tasks are read once', async () => {
   writeFileSync(path, JSON.stringify({ ...own, data: { tasks, eval_tasks: 1, final_eval_tasks: 1 } }));
   const sound = await soundSpec(path);
   rmSync(tasks);
-  expect((await outcomes(sound)).spec).toBe('ok: crm.yaml is sound: 1 training tasks, 1 held out');
+  expect((await outcomes(sound)).spec).toBe('ok: crm.yaml is sound: 1 training task, 1 held out');
 });
 
 test('a model folder with too few positions is refused', async () => {
