@@ -48,9 +48,10 @@ export interface TranscriptCoder extends TextCoder {
 
 /** Returns a function that turns one of the run's episodes into a transcript. */
 export function transcriptReader(coder: TranscriptCoder): (episode: EpisodeRecord) => Transcript {
-  const frames = messageFrames(coder);
+  let known: ReturnType<typeof messageFrames> | undefined;
   const toolsOf = promptToolsMemo(coder);
   return (episode) => {
+    const frames = (known ??= messageFrames(coder));
     const { tokens, prompt_length, outcome, env_key, task_key } = episode;
     const prompt = promptMessages(coder, frames, episode);
     const system = prompt.filter(({ role }) => role === 'system').map(({ text }) => text);

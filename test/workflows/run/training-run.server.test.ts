@@ -243,9 +243,9 @@ describe('trainingRun', () => {
     ['no field', {}, /needs one of lr, /],
     ['an unknown field', { learning_rate: 1 }, /not learning_rate/],
     ['a text', { lr: '1e-4' }, /lr must be a number/],
-    ['a negative rate', { lr: -1 }, /lr must be a number from 0/],
-    ['a temperature of 0', { temperature: 0 }, /temperature must be a number from 0.01 to 10, not 0$/],
-    ['a clip range of 0', { eps_clip_high: 0 }, /eps_clip_high must be a number from 0.0001 to 10, not 0$/],
+    ['a negative rate', { lr: -1 }, /lr must be a number above 0 and at most 1, not -1$/],
+    ['a temperature of 0', { temperature: 0 }, /temperature must be a number above 0 and at most 10, not 0$/],
+    ['a clip range of 0', { eps_clip_high: 0 }, /eps_clip_high must be a number above 0, not 0$/],
     [
       'groups of one sample',
       { n_samples_per_prompt: 1 },
