@@ -12,6 +12,7 @@ export const importedValues = [
   '../spec/budget',
   '../spec/pass-rate',
   '../spec/suite-due',
+  '../spec/records/live-ranges',
 ] as const;
 
 /** Modules of the folder that only some workers include in their bundle. */
