@@ -35,7 +35,7 @@ export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value) && !isLosslessNumber(value);
 }
 
-/** JavaScript writes the number as it is written here. */
+/** True if `JSON.stringify` would write the same digits. */
 export function isFaithful(token: string): boolean {
   return String(Number(token)) === token;
 }

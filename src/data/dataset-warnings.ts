@@ -1,7 +1,7 @@
 // What is probably wrong with a dataset that can be used all the same.
 import type { Task } from '../spec/records/task.js';
 
-/** One sentence for each finding, with the mend. */
+/** One sentence for each finding, with the fix. */
 export function datasetWarnings(tasks: readonly Task[]): string[] {
   const heldOut = tasks.filter(({ split }) => split === 'held_out');
   if (tasks.length > 0 && heldOut.length === 0)

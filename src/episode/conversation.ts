@@ -17,7 +17,7 @@ export interface TextCoder {
   eosTokens: readonly number[];
 }
 
-/** The coder out of what has more. */
+/** Only the members of a coder, for objects that have more. */
 export function textCoder({ tokenizer, template, format, eosTokens }: TextCoder): TextCoder {
   return { tokenizer, template, format, eosTokens };
 }

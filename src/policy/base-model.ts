@@ -133,9 +133,9 @@ export class BaseModel {
     { signal, progress }: Attended,
   ): Promise<LoadedState> {
     progress({ loading: path });
-    const mend = 'copy it to this machine, or mount it: only the first node of a run needs it';
+    const fix = 'copy it to this machine, or mount it: only the first node of a run needs it';
     const files = await modelFilesDigest(path, signal).catch((error: Error) => {
-      throw error.name === 'BadModelFolder' ? new BadModelFolder(`${error.message}; ${mend}`) : error;
+      throw error.name === 'BadModelFolder' ? new BadModelFolder(`${error.message}; ${fix}`) : error;
     });
     if (baseModelDigest({ ...record.spec, seed: record.seed }, files) !== record.base_model)
       throw new BadModelFolder(

@@ -1,5 +1,5 @@
 // The reward of an episode: the sum of its steps' rewards, divided by the reward of a solved task. Computed in exact fractions of the decimal
-// numbers that the server wrote: binary sums drift, and a solved task would count as failed.
+// numbers that the server wrote: equal rewards of a group must be equal in any order of their sum, or the group would seem to have a signal.
 import { rewardTolerance } from './pass.js';
 
 interface Decimal {

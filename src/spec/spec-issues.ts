@@ -4,7 +4,7 @@ import type { SpecProblem } from './invalid-spec.js';
 import { isObject, writeJson } from '../base/json.js';
 import { nearestName, plainName } from '../base/nearest-name.js';
 import { isSecretKey, secretInUrl } from '../base/secrets.js';
-import { fixOfValue, mendsOf, secretFix } from './names/skyrl-names.js';
+import { fixOfValue, fixesOf, secretFix } from './names/skyrl-names.js';
 import { keyOf } from './names/trainer-names.js';
 
 type Issue = z.core.$ZodIssue;
@@ -50,15 +50,15 @@ function unknownKeys(path: readonly PropertyKey[], value: unknown, schema: z.Zod
     return [noSuchKey(path, `write ${pathText([...around, sibling])}`)];
   // Other schemas have keys of the same names with other meanings.
   const isRun = known.includes('trainer.max_training_steps');
-  const mends = isRun ? mendsOf(path, value, known) : null;
-  if (mends !== null) return mends.map(({ path: at, fix }) => noSuchKey(at, fix));
+  const fixes = isRun ? fixesOf(path, value, known) : null;
+  if (fixes !== null) return fixes.map(({ path: at, fix }) => noSuchKey(at, fix));
   const near = nearestName(key, here);
   if (near === null && isRun && isObject(value)) {
     const below = Object.entries(value).flatMap(([name, child]) =>
       unknownKeys([...path, name], child, schema),
     );
     if (below.some(({ fix }) => fix !== nothingLikeIt)) return below;
-    const whole = mendsOf(path, undefined, known)?.[0];
+    const whole = fixesOf(path, undefined, known)?.[0];
     if (whole) return [noSuchKey(path, whole.fix)];
   }
   return [noSuchKey(path, fixOfUnknown(path, near, here, known))];

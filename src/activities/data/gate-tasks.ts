@@ -61,7 +61,7 @@ export async function gateTasks(
 function nothingGraded(envKey: string, held: readonly Ungraded[]): NothingGraded {
   const reason = held.at(-1)?.record.reason ?? 'no reason is known';
   return new NothingGraded(
-    `the environment ${envKey} gave no grade to ${held.length} tasks in a row (${reason}): mend it, then start the preparation again`,
+    `the environment ${envKey} gave no grade to ${held.length} tasks in a row (${reason}): repair it, then start the preparation again`,
   );
 }
 

@@ -95,10 +95,10 @@ export async function checkTinker(target: TinkerTarget, limitMs = withinMs): Pro
     found().then(
       (verdict) => (results.push({ check: `tinker ${name}`, ...verdict }), true),
       (error: Error) => {
-        const mend = mendOf(error);
-        const detail = signal.aborted ? outOfTime(limitMs) : withoutKnownSecrets(error.message + mend);
+        const fix = fixOf(error);
+        const detail = signal.aborted ? outOfTime(limitMs) : withoutKnownSecrets(error.message + fix);
         results.push({ check: `tinker ${name}`, ok: false, detail });
-        return !signal.aborted && mend === '';
+        return !signal.aborted && fix === '';
       },
     );
 
@@ -321,7 +321,7 @@ function outOfTime(limitMs: number): string {
 }
 
 /** Empty for an error that says nothing of later requests. */
-function mendOf(error: Error): string {
+function fixOf(error: Error): string {
   if (error instanceof PolicyServerUnavailable)
     return ': start the server, or correct --tinker or LONGHAUL_TINKER';
   if (error instanceof PolicyServerDenied) return ': doctor sends the TINKER_API_KEY of its own environment';

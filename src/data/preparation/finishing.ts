@@ -75,7 +75,7 @@ function nothingLeft({ spec }: GatheredRecord, excluded: readonly Exclusion[]): 
   for (const { reason } of excluded) reasons.set(reason, (reasons.get(reason) ?? 0) + 1);
   const [often] = [...reasons].sort(([, a], [, b]) => b - a);
   const problem = `no task is left; ${often?.[1] ?? 0} were left out because: ${often?.[0] ?? 'nothing is known'}`;
-  const fix = 'mend the environment or the solutions, and give a new version';
+  const fix = 'correct the environment or the solutions, and give a new version';
   return new InvalidSpec([{ path: 'tasks', problem, fix }], datasetId(spec));
 }
 

@@ -20,7 +20,7 @@ const triesToQuery = 4;
 const queryPauses: [number, number] = [250, 2_000];
 /** SQLite waits 5 s for a lock, so a verifier that meets one takes longer than these. */
 const watchPauses: [number, number] = [500, 2_000];
-/** Of a gate, a gateway or a limit of requests. */
+/** Statuses with which a gate, a gateway or a limit of requests answers. */
 const noAnswerOfDatabase = [401, 403, 404, 408, 429, 502, 503, 504];
 /** Fleet calls an instance running before its manager can be reached. */
 const comesUpMs = 60_000;

@@ -128,7 +128,7 @@ export class McpSession {
   }
 }
 
-/** Codes of that range that say something of the request: MCP's for a resource that there is not, and for one that a person must answer. */
+/** MCP's codes in that range that blame the request: the resource does not exist, or a person must answer first. */
 const ofRequest = [-32_002, -32_042];
 
 /** JSON-RPC's codes for errors of a server or a proxy, such as a session that it does not know: the model made no mistake. */

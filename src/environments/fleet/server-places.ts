@@ -1,4 +1,4 @@
-// Which servers an instance has. The gate of an app that still starts answers 404, as it does for an app that there is not.
+// Which servers an instance has. The gate answers 404 for an app that still starts, and for an app that the instance lacks.
 //
 // An episode without the tools of its app would be graded 0, so a place that has ever listed tools in this process is always waited for.
 import { awakeNow } from '../../base/awake-clock.js';
@@ -18,7 +18,7 @@ export type PlaceAnswer = 'tools' | 'empty list' | 'none' | 'failure';
 
 /** After so many openings that waited in vain, a place is known as absent. */
 const openingsToBeAbsent = 3;
-/** A place that is known as absent is so again after this many tries in a row, over 8 s, were answered 404. */
+/** A place that earlier openings found absent counts as absent after this many 404s in a row, over 8 s. */
 const triesToBeAbsent = 6;
 
 /** Follows one place while an instance comes up. */

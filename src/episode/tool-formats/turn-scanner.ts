@@ -1,5 +1,5 @@
-// Divides a turn into thinking, text and calls, for formats whose calls begin with a mark. A mark within a call's value or within thinking is
-// none.
+// Divides a turn into thinking, text and calls, for formats whose calls begin with a mark. A mark within a call's value or within
+// thinking does not count.
 import { thinkingMarks } from './marks.js';
 import type { ReadStretch, TurnContext, TurnPiece } from './turn-piece.js';
 

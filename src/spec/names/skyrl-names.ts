@@ -278,7 +278,7 @@ const serverOptions = new Set(
 );
 
 /** A SkyRL key, and what to write instead. */
-export interface Mend {
+export interface KeyFix {
   path: PropertyKey[];
   fix: string;
 }
@@ -287,29 +287,29 @@ export interface Mend {
  * What to write instead of an unknown key and, if it holds a mapping that SkyRL has, of each key in it. `known`: all keys of a run spec
  * with their paths. Null if neither SkyRL nor another trainer has such a key here, and for a mapping that SkyRL lacks.
  */
-export function mendsOf(
+export function fixesOf(
   path: readonly PropertyKey[],
   value: unknown,
   known: readonly string[],
-): Mend[] | null {
+): KeyFix[] | null {
   const name = nameOf(path);
   const isGroup = Object.keys(paths).some((other) => other.startsWith(`${name}.`)) || name === 'envs';
   if (isGroup && isObject(value) && Object.keys(value).length > 0)
-    return Object.entries(value).flatMap(([key, child]): Mend[] => {
+    return Object.entries(value).flatMap(([key, child]): KeyFix[] => {
       const below = [...path, key];
-      return mendsOf(below, child, known) ?? [{ path: below, fix: nearestMend(path) }];
+      return fixesOf(below, child, known) ?? [{ path: below, fix: nearestFix(path) }];
     });
   if (isObject(value) && own(paths, name) === null && !isWithoutPlace(String(path.at(-1)))) return null;
-  const fix = mendOf(path, value, known);
+  const fix = fixOf(path, value, known);
   return fix === null ? null : [{ path: [...path], fix }];
 }
 
 /** The remedy of the nearest listed path above. */
-function nearestMend(path: readonly PropertyKey[]): string {
-  return own(paths, nameOf(path)) ?? (path.length > 1 ? nearestMend(path.slice(0, -1)) : neverHere);
+function nearestFix(path: readonly PropertyKey[]): string {
+  return own(paths, nameOf(path)) ?? (path.length > 1 ? nearestFix(path.slice(0, -1)) : neverHere);
 }
 
-function mendOf(path: readonly PropertyKey[], value: unknown, known: readonly string[]): string | null {
+function fixOf(path: readonly PropertyKey[], value: unknown, known: readonly string[]): string | null {
   const name = nameOf(path);
   const key = String(path.at(-1));
   const listed = own(paths, name);

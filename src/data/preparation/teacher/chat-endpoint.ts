@@ -38,9 +38,9 @@ export class ChatEndpoint {
   constructor(readonly teacher: TeacherSpec) {}
 
   /**
-   * Waits while the endpoint is away or asks for patience. Throws `InvalidSpec` for a wrong key, address or model, or an endpoint that counts
-   * no tokens; `RefusedConversation`, also after three answers in a row that cannot be read; and after 15 minutes the last failure.
-   * `hasAnswered`: an answer of this preparation was read before.
+   * Waits while the endpoint is away or asks for patience. `hasAnswered`: an answer of this preparation was read before. Throws `InvalidSpec`
+   * for a wrong key, address or model, and for an endpoint that counts no tokens. Throws `RefusedConversation`, also after three answers in a
+   * row that cannot be read. After 15 minutes, throws the last failure.
    */
   async next(
     messages: readonly ChatMessage[],
