@@ -54,6 +54,9 @@ function duration(read: () => unknown): number {
   return process.cpuUsage(begun).user / 1000;
 }
 
+/** A collection of garbage is in some measurements, and not in the shortest. */
+const leastOf = (read: () => unknown): number => Math.min(...[1, 2, 3].map(() => duration(read)));
+
 describe.each(toolFormatNames)('a turn of %s', (name) => {
   const read = (text: string) => (): unknown =>
     actionOf(text, toolFormat(name), { opensThinking: false, tools });
@@ -64,7 +67,7 @@ describe.each(toolFormatNames)('a turn of %s', (name) => {
         const long = duration(read(unit.repeat(4 * few) + end));
         // A fast one shows nothing: its time is noise.
         if (long < 300) continue;
-        const growth = long / duration(read(unit.repeat(few) + end));
+        const growth = leastOf(read(unit.repeat(4 * few) + end)) / leastOf(read(unit.repeat(few) + end));
         expect([unit, end, growth < 10]).toEqual([unit, end, true]);
       }
   });
