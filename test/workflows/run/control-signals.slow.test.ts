@@ -87,7 +87,7 @@ describe('a signal to a run', () => {
   });
 
   it.each([
-    ['setHyperparameters', '{"lr": 7}', 'lr must be a number from 0 to 1, not 7'],
+    ['setHyperparameters', '{"lr": 7}', 'lr must be a number above 0 and at most 1, not 7'],
     ['setHyperparameters', undefined, 'setHyperparameters takes an object'],
     ['stopAfter', '{"step": -1}', 'stopAfter takes the last step to run'],
     ['stopAfter', undefined, 'stopAfter takes the last step to run, for example {"step": 120}, not nothing'],

@@ -214,7 +214,7 @@ describe('a step that is sampled again', () => {
     expect(shown.output).toContain(`step ${step}: 4 episodes were set aside by control record 2 (resample)`);
     const changes = await readChanges(view, await readHistory(view, run));
     expect(changes.map(({ what }) => what)).toEqual([
-      'paused in the middle of a step',
+      'paused without waiting for the end of the step',
       `step ${step} sampled again`,
       'resumed',
     ]);
