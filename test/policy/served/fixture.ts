@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { strict as assert } from 'node:assert';
+import Database from 'better-sqlite3';
 import type { NodeDeps } from '../../../src/activities/node-deps.js';
 import { collectRollouts } from '../../../src/activities/step/collect-rollouts.js';
 import { commitBase } from '../../../src/activities/step/commit-base.js';
@@ -86,10 +87,8 @@ export async function startServedWorld(): Promise<ServedWorld> {
       return { ...node, holder, service, sent: service.sent };
     },
     unloadModels: async () => {
-      for (const harness of harnesses.splice(0)) {
-        idle.push(harness);
-        await loseModels(harness, server);
-      }
+      idle.push(...harnesses.splice(0));
+      await unload(loadedModels(folder), server);
     },
     close: async () => {
       for (const service of services) service.close();
@@ -158,9 +157,28 @@ export async function trainOn(harness: Harness, node: NodeDeps, last = lastStep)
 }
 
 /** Unloads all models that the run has had. */
-export async function loseModels({ store }: Harness, { url }: TinkerServer): Promise<void> {
+export async function loseModels({ store }: Harness, server: TinkerServer): Promise<void> {
+  await unload(
+    (await readInstances(store, run)).map(({ model }) => model),
+    server,
+  );
+}
+
+async function unload(models: readonly string[], { url }: TinkerServer): Promise<void> {
   const service = new TinkerService(new TinkerClient({ url }));
-  for (const { model } of await readInstances(store, run)) await service.unload(model);
+  for (const model of models) await service.unload(model);
+  service.close();
+}
+
+/** Also those of dead workers, which no record names: the server would keep their places for five minutes. */
+function loadedModels(folder: string): string[] {
+  const database = new Database(join(folder, 'server', 'tinker.db'), { readonly: true });
+  try {
+    const rows = database.prepare("SELECT model_id FROM models WHERE status <> 'unloaded'").all();
+    return (rows as { model_id: string }[]).map(({ model_id }) => model_id);
+  } finally {
+    database.close();
+  }
 }
 
 /** From the newest saved state, in a model of its own. */
