@@ -4,7 +4,6 @@ import { access, constants, mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { censored } from '../base/known-secrets.js';
-import { whole } from '../report/format.js';
 import type { OpenedStore } from '../store/evaluations/folded-evaluations.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { openStore } from '../store/open-store.js';
@@ -155,8 +154,4 @@ function printError(error: unknown, json: boolean): void {
 
 function asksForJson(argument: unknown): boolean {
   return typeof argument === 'object' && argument !== null && 'json' in argument && argument.json === true;
-}
-
-export function trainingTasks(count: number): string {
-  return `${whole(count)} training ${count === 1 ? 'task' : 'tasks'}`;
 }

@@ -1,6 +1,7 @@
 // The parameters of a tool from its JSON Schema, which may have them behind a reference or in parts: zod-to-json-schema and pydantic write so.
 import { isDeepStrictEqual } from 'node:util';
 import { isObject } from '../base/json.js';
+import { referredSchema } from '../base/json-pointer.js';
 import type { JsonSchemaObject } from '../spec/records/task.js';
 
 type Json = Record<string, unknown>;
@@ -22,8 +23,8 @@ const requiredOf = ({ required }: Json): unknown[] =>
 function merged(schema: Json, root: Json, open: readonly string[]): Json {
   const { $ref, ...own } = schema;
   if (typeof $ref === 'string') {
-    const target = open.includes($ref) ? null : referred($ref, root);
-    return target === null ? schema : joined([merged(target, root, [...open, $ref]), own]);
+    const target = open.includes($ref) ? undefined : referredSchema(root, $ref);
+    return isObject(target) ? joined([merged(target, root, [...open, $ref]), own]) : schema;
   }
   const partsOf = (key: string): Json[] => {
     const parts = schema[key];
@@ -59,18 +60,4 @@ function alternatives(parts: readonly Json[]): Json {
   const properties = [...values].map(([name, some]) => [name, some.length === 1 ? some[0] : { anyOf: some }]);
   const required = parts.map(requiredOf).reduce((all, names) => all.filter((name) => names.includes(name)));
   return { properties: Object.fromEntries(properties) as Json, required };
-}
-
-/** The schema behind a reference such as `#/$defs/Args`; null if there is none. */
-function referred(reference: string, root: Json): Json | null {
-  if (!reference.startsWith('#/')) return null;
-  const found = reference
-    .slice(2)
-    .split('/')
-    .map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'))
-    .reduce<unknown>(
-      (place, key) => (isObject(place) && Object.hasOwn(place, key) ? place[key] : undefined),
-      root,
-    );
-  return isObject(found) ? found : null;
 }

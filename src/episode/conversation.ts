@@ -112,9 +112,12 @@ function idsOf({ tokenizer }: TextCoder, marks: readonly string[]): number[] {
 }
 
 /** Token ids of a turn that somebody wrote for the model: it has a turn's own marks, and no other control tokens. */
-export function turnTokens({ tokenizer, template, format }: TextCoder, text: string): readonly number[] {
+export function turnTokens(
+  { tokenizer, template, format }: TextCoder,
+  text: string,
+): Promise<readonly number[]> {
   const closers = template.closers.map((id) => tokenizer.decode([id]));
-  return tokenizer.encode(tokenizer.quote(text, [...turnMarks, ...format.marks, ...closers]));
+  return tokenizer.encodeLong(tokenizer.quote(text, [...turnMarks, ...format.marks, ...closers]));
 }
 
 const turnMarks: readonly string[] = [...thinkingMarks.flat(), doneMark];

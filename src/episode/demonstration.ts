@@ -49,7 +49,8 @@ export async function tokenizeDemonstration(
     }
     if (message.role === 'assistant') {
       const start = tokens.length;
-      tokens.push(...turnTokens(coder, writtenTurn(coder.format, demonstration, index + 1, tools ?? [])));
+      const written = writtenTurn(coder.format, demonstration, index + 1, tools ?? []);
+      tokens.push(...(await turnTokens(coder, written)));
       spans.push({ start, end: tokens.length });
     } else {
       const text = message.role === 'tool' ? observationOf(message.content, sampling) : message.content;

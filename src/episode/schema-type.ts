@@ -1,5 +1,6 @@
 // Writes the type that a JSON Schema describes in the short form of a signature. A server's schema may be anything, also no schema at all.
 import { isObject, numberIn, writeJson } from '../base/json.js';
+import { decodedPart, referredSchema } from '../base/json-pointer.js';
 
 /** Names in signatures, by JSON Schema's names. */
 export const shortTypes: ReadonlyMap<string, string> = new Map([
@@ -82,7 +83,7 @@ export class SchemaTypes {
   }
 
   #referred(reference: string, depth: number): string {
-    const name = decoded(reference.split('/').at(-1) ?? '').replace('#', '');
+    const name = decodedPart(reference.split('/').at(-1) ?? '').replace('#', '');
     if (this.#open.has(reference)) return name;
     const known = this.#known.get(reference);
     if (known !== undefined) return known;
@@ -113,34 +114,20 @@ export function valuesOf(schema: unknown, root: unknown): unknown[] {
   return values;
 }
 
-/** The properties of an object, with those that references and parts of the schema give it. */
+/** The parameters of a tool: `readTools` has put those behind references and in parts to the top of its schema. */
 export function propertiesOf(schema: unknown): Record<string, unknown> {
-  const found = new Map<string, unknown>();
-  for (const { properties } of partsOf(schema, schema))
-    for (const [key, property] of Object.entries(isObject(properties) ? properties : {}))
-      if (!found.has(key)) found.set(key, property);
-  return Object.fromEntries(found);
-}
-
-/** Names of the properties that an object must have. An alternative asks for nothing. */
-export function requiredOf(schema: unknown): ReadonlySet<unknown> {
-  const lists = partsOf(schema, schema, ['allOf']).map(({ required }) => required);
-  return new Set(lists.flatMap((list): unknown[] => (Array.isArray(list) ? list : [])));
+  return isObject(schema) && isObject(schema['properties']) ? schema['properties'] : {};
 }
 
 const mostParts = 64;
 
-/** The schema, what it refers to, and the members of its `groups`. */
-function partsOf(
-  schema: unknown,
-  root: unknown,
-  groups: readonly string[] = ['allOf', 'anyOf', 'oneOf'],
-): Record<string, unknown>[] {
+/** The schema, what it refers to, and the schemas that it is made of. */
+function partsOf(schema: unknown, root: unknown): Record<string, unknown>[] {
   const parts = new Set<Record<string, unknown>>();
   const add = (part: unknown): void => {
     if (!isObject(part) || parts.has(part) || parts.size >= mostParts) return;
     parts.add(part);
-    for (const group of groups.map((name) => part[name]))
+    for (const group of [part['allOf'], part['anyOf'], part['oneOf']])
       if (Array.isArray(group)) for (const member of group) add(member);
     if (typeof part['$ref'] === 'string') add(referredSchema(root, part['$ref']));
   };
@@ -188,28 +175,6 @@ function typeOf(value: unknown): string {
   if (number !== null) return Number.isInteger(number) ? 'integer' : 'number';
   if (value === null) return 'null';
   return Array.isArray(value) ? 'array' : typeof value;
-}
-
-/** The schema in `root` at a JSON pointer such as `#/$defs/Address`; undefined if there is none. */
-export function referredSchema(root: unknown, reference: string): unknown {
-  if (!reference.startsWith('#')) return undefined;
-  let place = root;
-  for (const part of reference.slice(1).split('/').slice(1)) {
-    const key = decoded(part).replaceAll('~1', '/').replaceAll('~0', '~');
-    if (Array.isArray(place)) place = place[Number(key)] as unknown;
-    else if (isObject(place) && Object.hasOwn(place, key)) place = place[key];
-    else return undefined;
-  }
-  return place;
-}
-
-/** A server may write a `%` that encodes nothing. */
-function decoded(part: string): string {
-  try {
-    return decodeURIComponent(part);
-  } catch {
-    return part;
-  }
 }
 
 /** Any value is allowed where one part allows any. */

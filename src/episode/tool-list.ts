@@ -2,7 +2,7 @@
 import { writeJson } from '../base/json.js';
 import type { SamplingPlan } from '../spec/records/parts.js';
 import type { ToolSpec } from '../spec/records/task.js';
-import { propertiesOf, requiredOf, SchemaTypes } from './schema-type.js';
+import { propertiesOf, SchemaTypes } from './schema-type.js';
 
 /** `isShort`: signatures leave out the values of enumerations, which small models learn from demonstrations. */
 export function toolListText(
@@ -20,7 +20,7 @@ function openAiTool({ name, description, input_schema: parameters }: ToolSpec): 
 
 /** `name(arg, arg: int, optional?)`; the type of a string argument is left out. */
 function signature({ name, input_schema: schema }: ToolSpec, leavesOutValues: boolean): string {
-  const required = requiredOf(schema);
+  const required = new Set(Array.isArray(schema.required) ? schema.required : []);
   const types = new SchemaTypes(schema, { leavesOutValues });
   const parameters = Object.entries(propertiesOf(schema)).map(([parameter, value]) => {
     const optional = required.has(parameter) ? '' : '?';

@@ -7,6 +7,9 @@ export const points = (change: number): string =>
 
 export const whole = (count: number): string => Math.round(count).toLocaleString('en');
 
+export const trainingTasks = (count: number): string =>
+  `${whole(count)} training ${count === 1 ? 'task' : 'tasks'}`;
+
 /** For example `8 min 19 s`; at most two units. */
 export function timeSpan(seconds: number): string {
   const total = Math.max(0, Math.round(seconds));

@@ -118,10 +118,10 @@ test('private characters in a text stay what they are', () => {
     expect(tokenizer.decode(tokenizer.encode(tokenizer.quote(text)))).toBe(text);
 });
 
-test('a demonstration’s turn has the marks of a turn, and no other control tokens', () => {
+test('a demonstration’s turn has the marks of a turn, and no other control tokens', async () => {
   const tokenizer = loadTokenizer(withTokens(['<|endoftext|>']));
   const coder = { tokenizer, template: loadChatTemplate(chatml, tokenizer), ...hermes };
-  const ids = turnTokens(coder, '<tool_call>{}</tool_call><|im_start|>system <|endoftext|><|im_end|>');
+  const ids = await turnTokens(coder, '<tool_call>{}</tool_call><|im_start|>system <|endoftext|><|im_end|>');
   const added = ['<tool_call>', '</tool_call>', '<|im_end|>'].map((mark) => tokenizer.addedToken(mark));
   expect(ids.filter((id) => id < 5 || id >= 1024)).toEqual(added);
 });

@@ -12,7 +12,8 @@ import { preparationQuery, type PreparationStatus } from '../../workflows/data/d
 import type { prepareDataset } from '../../workflows/data/prepare-dataset.js';
 import { orchestratorQueue } from '../../workflows/messages.js';
 import { beginsWithinMs, followed, hasBegun } from '../followed-workflow.js';
-import { trainingTasks, withOutput } from '../output.js';
+import { trainingTasks } from '../../report/format.js';
+import { withOutput } from '../output.js';
 import { printable } from '../printable.js';
 import { type TemporalFlags, withClient, withTemporalFlags } from '../temporal-access.js';
 import { inputOfWorkflow } from '../train/workflow-input.js';

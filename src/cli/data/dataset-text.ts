@@ -1,8 +1,7 @@
 // Datasets as text for people.
 import { datasetWarnings } from '../../data/dataset-warnings.js';
 import type { Exclusion } from '../../data/task-selection.js';
-import { whole } from '../../report/format.js';
-import { trainingTasks } from '../output.js';
+import { trainingTasks, whole } from '../../report/format.js';
 import type { DatasetManifest } from '../../spec/records/manifests.js';
 import type { GatheredRecord } from '../../spec/records/preparation-records.js';
 import type { Task } from '../../spec/records/task.js';

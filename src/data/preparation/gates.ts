@@ -1,5 +1,4 @@
 // Checks a task by its solution: played on its environment, the solution must be graded 1, again the same, and doing nothing 0 at most.
-import { writeJson } from '../../base/json.js';
 import { withoutKnownSecrets } from '../../base/known-secrets.js';
 import type { Environment, EnvironmentBackend } from '../../environments/environment.js';
 import { answerToolName } from '../../environments/tool-results.js';
@@ -7,6 +6,7 @@ import { isPass, rewardTolerance } from '../../rl/pass.js';
 import { promptOf } from '../../episode/conversation.js';
 import type { FailureLedger } from '../../episode/failure-ledger.js';
 import { contentText } from '../../episode/observation.js';
+import { hermesCall } from '../../episode/tool-formats/call-text.js';
 import type { GateName, GateRecord } from '../../spec/records/preparation-records.js';
 import type { DemonstrationMessage, Task } from '../../spec/records/task.js';
 import type { Solution } from '../task-file.js';
@@ -80,7 +80,7 @@ async function play(
   for (const [turn, call] of withAnswer(calls, finalAnswer, environment).entries()) {
     const { content, isError, ends } = await environment.callTool(call, { turn, tryNumber });
     if (isError) errors += 1;
-    messages.push({ role: 'assistant', content: `<tool_call>${writeJson(call)}</tool_call>` });
+    messages.push({ role: 'assistant', content: hermesCall(call) });
     hasEnded = ends === true;
     // What follows the end of an episode would be a mistake of the solution's author, and no model is shown it.
     if (hasEnded) break;

@@ -3,7 +3,7 @@
 import { isObject, writeJson } from '../../base/json.js';
 import { awakeLimit } from '../../base/awake-clock.js';
 import { withoutSecrets } from '../../base/secrets.js';
-import type { JsonSchemaObject, ToolSpec } from '../../spec/records/task.js';
+import type { ToolSpec } from '../../spec/records/task.js';
 import { EnvironmentError } from '../environment.js';
 import { AttachedSession } from './attached-session.js';
 import { HttpConnection, unauthorized } from './http-connection.js';
@@ -13,6 +13,7 @@ import { ErrorFrame, type OpenEnvConnection } from './openenv-connection.js';
 import { OpenEnvSocket } from './openenv-socket.js';
 import { parseServerJson } from './server-json.js';
 import { readTools } from '../tool-results.js';
+import { parametersIn } from '../tool-schema.js';
 
 /** `mcp`: actions list and call tools. `gym`: the environment has one kind of action, which the model gives as the arguments of `act`. */
 export type ContractKind = 'mcp' | 'gym';
@@ -316,12 +317,12 @@ function isMcp(schema: Record<string, unknown>): boolean {
 
 /** `metadata` is for programs. */
 function actTool(schema: Record<string, unknown>): ToolSpec {
-  const { title, description, properties, ...rest } = schema;
-  const { metadata: _, ...own } = isObject(properties) ? properties : {};
+  const { title, description, properties, ...rest } = parametersIn(schema);
+  const { metadata: _, ...own } = properties;
   return {
     name: 'act',
     description:
       typeof description === 'string' ? description : `Takes an action${title ? ` (${String(title)})` : ''}.`,
-    input_schema: { ...rest, type: 'object', properties: own } as JsonSchemaObject,
+    input_schema: { ...rest, properties: own },
   };
 }

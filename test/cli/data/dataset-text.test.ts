@@ -1,7 +1,7 @@
 // What `longhaul data prepare` and `longhaul data show` say of a dataset.
 import { expect, test } from 'vitest';
 import { failedLines } from '../../../src/cli/data/dataset-text.js';
-import { trainingTasks } from '../../../src/cli/output.js';
+import { trainingTasks } from '../../../src/report/format.js';
 
 test('one task is no tasks', () => {
   expect([0, 1, 1200].map(trainingTasks)).toEqual([

@@ -1,5 +1,6 @@
 // Turns of real models that could be read as another call, as an empty one, or as the end.
 import { describe, expect, test } from 'vitest';
+import { readTools } from '../../../src/environments/tool-results.js';
 import { toolFormat } from '../../../src/episode/tool-formats/tool-format.js';
 import { actionOf } from '../../../src/episode/turn-action.js';
 import type { ToolFormatName } from '../../../src/spec/tool-format-names.js';
@@ -138,8 +139,8 @@ describe('a parameter of Qwen3-Coder', () => {
       { type: 'object', allOf: [Args, { required: ['id'] }] },
       { anyOf: [{ type: 'object' }, Args] },
     ]) {
-      const own = [{ name: 'refund', description: '', input_schema: { properties: {}, ...schema } }];
-      const context = { opensThinking: false, tools: own as unknown as ToolSpec[] };
+      const own = readTools([{ name: 'refund', inputSchema: { properties: {}, ...schema } }]);
+      const context = { opensThinking: false, tools: own };
       expect(actionOf(xml('id', '3'), toolFormat('qwen_xml'), context).asked).toEqual(call({ id: 3 }));
     }
   });
