@@ -5,7 +5,7 @@ import LongestFirst from './test/support/whole-run/longest-first.js';
 const sharedProcess = 'test/support/preloads/shared-process-setup.ts';
 
 /** Set-up of all files: worker threads run the sources that a test runs. */
-const threads = 'test/support/preloads/threads-from-sources.ts';
+const threads = 'test/support/preloads/worker-threads.ts';
 
 /** Tests that wait for other processes. */
 const waiting = {

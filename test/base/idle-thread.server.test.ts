@@ -4,7 +4,7 @@ import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
 
 test('a thread that waits for calls does not keep its process alive, and a call does', async () => {
-  const preloads = ['typescript-register.mjs', 'threads-from-sources.ts'].flatMap((name) => [
+  const preloads = ['typescript-register.mjs', 'worker-threads.ts'].flatMap((name) => [
     '--import',
     new URL(`../support/preloads/${name}`, import.meta.url).href,
   ]);

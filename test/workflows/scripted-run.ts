@@ -6,7 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ApplicationFailure, Context } from '@temporalio/activity';
 import type { WorkflowExecutionDescription, WorkflowHandleWithFirstExecutionRunId } from '@temporalio/client';
-import { Worker, type WorkflowBundleOption } from '@temporalio/worker';
+import type { WorkflowBundleOption } from '@temporalio/worker';
+import { testWorker } from '../support/test-worker.js';
 import { afterAll, beforeAll } from 'vitest';
 import type {
   ControlState,
@@ -285,9 +286,9 @@ export async function withWorkers<T>(
     maxHeartbeatThrottleInterval: '2 seconds' as const,
   };
   const workers = [
-    await Worker.create({ ...common, taskQueue: queue, workflowBundle: bundle ?? (await workflowBundle()) }),
-    await Worker.create({ ...common, taskQueue: engineQueue(script.node) }),
-    await Worker.create({ ...common, taskQueue: transferQueue(script.node) }),
+    await testWorker({ ...common, taskQueue: queue, workflowBundle: bundle ?? (await workflowBundle()) }),
+    await testWorker({ ...common, taskQueue: engineQueue(script.node) }),
+    await testWorker({ ...common, taskQueue: transferQueue(script.node) }),
   ];
   const runs = workers.map((worker) => worker.run());
   try {

@@ -3,7 +3,8 @@
 import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { promisify } from 'node:util';
-import { Worker } from '@temporalio/worker';
+import type { Worker } from '@temporalio/worker';
+import { testWorker } from '../support/test-worker.js';
 import { describe, expect, it } from 'vitest';
 import { versioned } from '../../src/workers/orchestrator/orchestrator-worker.js';
 import {
@@ -206,13 +207,13 @@ async function withBuilds(
   const version = (buildId: string) => ({ deploymentName: deployment, buildId });
   try {
     for (const taskQueue of [engineQueue(script.node), transferQueue(script.node)])
-      serve(await Worker.create({ connection, taskQueue, activities: script.activities }));
+      serve(await testWorker({ connection, taskQueue, activities: script.activities }));
     await use({
       ...{ queue, deployment, script, ran },
       start: async (build) => {
         const activities = activitiesOf(script, build, ran);
         serve(
-          await Worker.create({
+          await testWorker({
             ...{ connection, taskQueue: queue, activities, workflowBundle: await workflowBundle() },
             ...versioned({ name: deployment, buildId: build }),
           }),

@@ -1,7 +1,7 @@
 // `longhaul data prepare --detach` returns once the dataset's files are accepted, or with the reason why they are not.
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Worker } from '@temporalio/worker';
+import { testWorker } from '../../support/test-worker.js';
 import { expect, test } from 'vitest';
 import { withFailures } from '../../../src/activities/attempt/failure-mapping.js';
 import { currentScope } from '../../../src/activities/attempt/scope.js';
@@ -36,7 +36,7 @@ function written(change: object = {}) {
 }
 
 async function withReader<T>(gather: DataActivities['gatherDataset'], use: () => Promise<T>): Promise<T> {
-  const worker = await Worker.create({
+  const worker = await testWorker({
     connection: temporal.connection,
     taskQueue: orchestratorQueue,
     workflowBundle: await workflowBundle(),

@@ -1,10 +1,10 @@
-// Before a whole test run: warns if compiled code is out of date, and makes the folder that files share. After it: ends the processes that are
+// Before a whole test run: says if compiled code is out of date, and makes the folder that files share. After it: ends the processes that are
 // left, and fails if a test should have ended one of them.
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { randomBytes } from 'node:crypto';
-import { folderVariable, runMark, sharedMark } from './test-run.js';
+import { compiledThreads, folderVariable, runMark, sharedMark } from './test-run.js';
 
 export default function setup(): () => void {
   // All descendants of this process inherit the mark.
@@ -12,7 +12,7 @@ export default function setup(): () => void {
   process.env[runMark] = id;
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-test-run-'));
   process.env[folderVariable] = folder;
-  warnOfStaleBuild();
+  if (isBuildCurrent()) process.env[compiledThreads] = 'yes';
   return () => {
     try {
       endLeftovers(id);
@@ -22,12 +22,12 @@ export default function setup(): () => void {
   };
 }
 
-/** Tests of whole processes start `dist/`. If sources are newer, they would not be tested. */
-function warnOfStaleBuild(): void {
+/** Tests of whole processes start `dist/`. If sources are newer, they would not be tested: warns. */
+function isBuildCurrent(): boolean {
   const stamp = 'dist/.tsbuildinfo';
   if (!existsSync(stamp)) {
     console.warn('dist/ is missing: tests that start whole processes need `npm run build` first.');
-    return;
+    return false;
   }
   const built = statSync(stamp).mtimeMs;
   const newer = readdirSync('src', { recursive: true, encoding: 'utf8' }).filter(
@@ -35,6 +35,7 @@ function warnOfStaleBuild(): void {
   );
   if (newer.length > 0)
     console.warn(`dist/ is older than ${newer[0]}: run \`npm run build\`, or tests run old code.`);
+  return newer.length === 0;
 }
 
 /**

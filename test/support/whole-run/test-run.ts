@@ -4,6 +4,8 @@
 export const runMark = 'LONGHAUL_TEST_RUN';
 /** Variable of the processes that files share, and that run until the end. */
 export const sharedMark = 'LONGHAUL_TEST_SHARED';
+/** Variable that is set if `dist/` is current, so that worker threads may run it. */
+export const compiledThreads = 'LONGHAUL_TEST_COMPILED_THREADS';
 export const folderVariable = 'LONGHAUL_TEST_RUN_FOLDER';
 
 /** Folder that all files of a test run share. */

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Context } from '@temporalio/activity';
 import type { Client } from '@temporalio/client';
-import { Worker } from '@temporalio/worker';
+import { testWorker } from '../../support/test-worker.js';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { guardActivities } from '../../../src/workers/attempt/activity-guard.js';
 import { AttemptGate, AttemptSuperseded } from '../../../src/workers/attempt/attempt-gate.js';
@@ -200,9 +200,9 @@ describe('a worker that dies', () => {
       interceptors: { activity: [guardActivities({ open })] },
     };
     const workers = [
-      await Worker.create({ ...common, taskQueue: queue, workflowBundle: await workflowBundle() }),
-      await Worker.create({ ...common, taskQueue: `longhaul-node.${script.node}.gpu` }),
-      await Worker.create({ ...common, taskQueue: `longhaul-node.${script.node}.io` }),
+      await testWorker({ ...common, taskQueue: queue, workflowBundle: await workflowBundle() }),
+      await testWorker({ ...common, taskQueue: `longhaul-node.${script.node}.gpu` }),
+      await testWorker({ ...common, taskQueue: `longhaul-node.${script.node}.io` }),
     ];
     const runs = workers.map((worker) => worker.run());
     try {

@@ -1,6 +1,7 @@
 // A Temporal server for a test file, and a worker that runs the workflow of `stand-in-run.ts` in place of real runs.
 import { fileURLToPath } from 'node:url';
-import { bundleWorkflowCode, Worker } from '@temporalio/worker';
+import { bundleWorkflowCode, type Worker } from '@temporalio/worker';
+import { testWorker } from '../../support/test-worker.js';
 import { afterAll, beforeAll } from 'vitest';
 import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
 import { until } from '../../support/until.js';
@@ -18,7 +19,7 @@ export function useStandInRuns(): void {
     temporal = await startTemporal();
     const workflowsPath = fileURLToPath(new URL('stand-in-run.ts', import.meta.url));
     const workflowBundle = await bundleWorkflowCode({ workflowsPath });
-    worker = await Worker.create({ connection: temporal.connection, taskQueue, workflowBundle });
+    worker = await testWorker({ connection: temporal.connection, taskQueue, workflowBundle });
     running = worker.run();
   });
   afterAll(async () => {

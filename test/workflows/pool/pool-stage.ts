@@ -4,7 +4,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { WorkflowHandleWithFirstExecutionRunId } from '@temporalio/client';
-import { Worker, type WorkflowBundleOption } from '@temporalio/worker';
+import type { Worker, WorkflowBundleOption } from '@temporalio/worker';
+import { testWorker } from '../../support/test-worker.js';
 import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest';
 import type { LeaseRequest } from '../../../src/activities/contracts.js';
 import { closedRuns } from '../../../src/activities/run/request-lease.js';
@@ -196,7 +197,7 @@ export class PoolStage {
   private async serve(taskQueue: string, activities: AllActivities): Promise<Worker> {
     const folder = mkdtempSync(join(tmpdir(), 'longhaul-stage-'));
     const open = new OpenActivities(folder);
-    const worker = await Worker.create({
+    const worker = await testWorker({
       connection: this.temporal.connection,
       taskQueue,
       activities: { ...activities },

@@ -1,6 +1,7 @@
 // What a run keeps over continue-as-new, which happens here after every step.
 import { ApplicationFailure } from '@temporalio/common';
-import { Worker } from '@temporalio/worker';
+import type { Worker } from '@temporalio/worker';
+import { testWorker } from '../../support/test-worker.js';
 import { describe, expect, it, vi } from 'vitest';
 import type { RunStatus } from '../../../src/activities/contracts.js';
 import {
@@ -134,7 +135,7 @@ describe.concurrent('a run that continues as new after every step', () => {
     script.before = (call) => (call === 'update 1' ? held.wait() : undefined);
     const taskQueue = uniqueName('orchestrator');
     const orchestrator = async (): Promise<Worker> =>
-      Worker.create({
+      testWorker({
         ...{ connection: temporal.connection, taskQueue, activities: script.activities },
         workflowBundle: await workflowBundle(),
       });

@@ -4,7 +4,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type WorkflowHandleWithFirstExecutionRunId } from '@temporalio/client';
-import { Worker, type WorkflowBundleOption } from '@temporalio/worker';
+import type { Worker, WorkflowBundleOption, WorkerOptions } from '@temporalio/worker';
+import { testWorker } from '../../support/test-worker.js';
 import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest';
 import { comparisonOf } from '../../../src/activities/evaluation/compare-sweep.js';
 import type { SweepNodeActivities } from '../../../src/activities/sweep-contracts.js';
@@ -147,11 +148,11 @@ export class SweepStage {
 
   private async serve(
     taskQueue: string,
-    options: Pick<Parameters<typeof Worker.create>[0], 'activities' | 'workflowBundle'>,
+    options: Pick<WorkerOptions, 'activities' | 'workflowBundle'>,
   ): Promise<{ worker: Worker; running: Promise<void> }> {
     const folder = mkdtempSync(join(tmpdir(), 'longhaul-stage-'));
     const open = new OpenActivities(folder);
-    const worker = await Worker.create({
+    const worker = await testWorker({
       connection: this.temporal.connection,
       taskQueue,
       interceptors: { activity: [guardActivities({ open })] },
