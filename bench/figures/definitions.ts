@@ -104,7 +104,14 @@ export const figureDefinitions: readonly FigureDefinition[] = [
   ...rowsOf('restore', 'replay', [['replay_speed', 'share', '≥ 1', 'replay_speed', 'making over replaying']]),
   ...rowsOf('served', 'served', [
     ['served_own_ms_p50', 'ms', '≤ 150', 'own_ms_p50', 'a step on a Tinker server, beside its calls'],
-    ['served_checks', '%', '≤ 2', 'checks_percent_p50', 'of a step: passes by which its weights are known'],
+    [
+      'served_checks',
+      '%',
+      '≤ 2',
+      'checks_percent_of_64',
+      'of a step of 64 episodes: passes that tell its weights',
+    ],
+    ['served_checks_tiny', '%', '≤ 2', 'checks_percent_p50', 'of a step of four episodes'],
     ['served_kill_by_numbers', 's', '≤ 2', 'kill_by_numbers_s', 'a worker’s death'],
     ['served_kill_by_reload', 's', '≤ 12', 'kill_by_reload_s', 'a lost model'],
     ['served_kills', 'kills', '= 20', 'kills', 'worker and server, at random calls'],

@@ -22,8 +22,10 @@ import { median } from '../figures/figure.js';
 
 export interface ServedFigures {
   own_ms_p50: number;
-  /** Share of a step in percent: the passes by which its weights are known (R37). */
+  /** Share of a step with two groups of two episodes in percent: the passes by which its weights are known (R37). */
   checks_percent_p50: number;
+  /** The same of a step with as many episodes as a small real run has. */
+  checks_percent_of_64: number;
   kill_by_numbers_s: number;
   kill_by_reload_s: number;
   kills: number;
@@ -33,6 +35,8 @@ export interface ServedFigures {
 }
 
 const steps = 24;
+/** 64 episodes. */
+const wide = { groups: 16, samples: 4, steps: 7 };
 const calls = ['/asample', '/save_weights_for_sampler', '/forward_backward', '/optim_step', '/save_weights'];
 
 export async function measureServed(): Promise<ServedFigures> {
@@ -48,9 +52,17 @@ export async function measureServed(): Promise<ServedFigures> {
     const warm = times.slice(4);
     const costs = await killCosts(world, median(warm.map(({ wallMs }) => wallMs)));
     await world.unloadModels();
+    const many = await world.open(
+      { chunk_sequences: wide.groups },
+      { train_batch_size: wide.groups, max_training_steps: wide.steps },
+      { samples: wide.samples },
+    );
+    const manyTimes = await train(many, () => world.node(many, { service }), timed, service, wide);
+    await world.unloadModels();
     return {
       own_ms_p50: median(warm.map(({ ownMs }) => ownMs)),
-      checks_percent_p50: median(warm.map(({ checksMs, wallMs }) => (100 * checksMs) / wallMs)),
+      checks_percent_p50: checksPercent(warm),
+      checks_percent_of_64: checksPercent(manyTimes.slice(2)),
       ...costs,
       ...(await disturbed(world, expected)),
     };
@@ -101,21 +113,26 @@ interface StepTime {
   checksMs: number;
 }
 
+function checksPercent(times: readonly StepTime[]): number {
+  return median(times.map(({ checksMs, wallMs }) => (100 * checksMs) / wallMs));
+}
+
 async function train(
   harness: Harness,
   nodeAt: () => ServedNode,
   timed: TimedClient,
   service: TimedService,
+  size = { groups: 2, steps },
 ): Promise<StepTime[]> {
   const node = nodeAt();
   const times: StepTime[] = [];
   await commitServedBase(harness, node);
-  for (let step = 1; step <= steps; step++) {
+  for (let step = 1; step <= size.steps; step++) {
     const [began, busy, checked] = [performance.now(), timed.busyMs, service.checksMs];
     const planned = await harness.plan(step);
     await collect(harness, node, planned);
     const passing = performance.now();
-    await passOne(harness, step);
+    await passOne(harness, step, run, size.groups);
     const passed = performance.now() - passing;
     await update(harness, node, planned);
     const wallMs = performance.now() - began - passed;

@@ -19,6 +19,18 @@ export function parseJson(text: string): unknown {
   });
 }
 
+/** A key that an object in the JSON text has twice, with different values: readers disagree which one counts. Null if there is none. */
+export function repeatedKey(text: string): string | null {
+  let repeated: string | null = null;
+  parse(text, null, {
+    onDuplicateKey: ({ key, newValue }) => {
+      repeated ??= key;
+      return newValue;
+    },
+  });
+  return repeated;
+}
+
 /** Writes JSON, each `LosslessNumber` as it was read. `space`: as for `JSON.stringify`. */
 export function writeJson(value: unknown, space?: number): string {
   return stringify(value, null, space) ?? 'null';

@@ -1,5 +1,5 @@
 // Lists the available tools as text for the system prompt.
-import { writeJson } from '../base/json.js';
+import { isObject, writeJson } from '../base/json.js';
 import type { SamplingPlan } from '../spec/records/parts.js';
 import type { ToolSpec } from '../spec/records/task.js';
 import { propertiesOf, SchemaTypes } from './schema-type.js';
@@ -18,7 +18,7 @@ function openAiTool({ name, description, input_schema: parameters }: ToolSpec): 
   return { type: 'function', function: { name, description, parameters } };
 }
 
-/** `name(arg, arg: int, optional?)`; the type of a string argument is left out. */
+/** `name(arg, arg: int, optional?, **others: int)`; the type of a string argument is left out. */
 function signature({ name, input_schema: schema }: ToolSpec, leavesOutValues: boolean): string {
   const required = new Set(Array.isArray(schema.required) ? schema.required : []);
   const types = new SchemaTypes(schema, { leavesOutValues });
@@ -27,5 +27,9 @@ function signature({ name, input_schema: schema }: ToolSpec, leavesOutValues: bo
     const type = types.textOf(value);
     return type === '' || type === 'str' ? `${parameter}${optional}` : `${parameter}${optional}: ${type}`;
   });
+  const others = schema['additionalProperties'];
+  const free = types.textOf(others);
+  if (free !== '') parameters.push(`**others: ${free}`);
+  else if (parameters.length === 0 && (others === true || isObject(others))) parameters.push('**others');
   return `${name}(${parameters.join(', ')})`;
 }

@@ -148,6 +148,17 @@ describe('a signature keeps', () => {
   it.each([null, true, [], undefined])('the tool where its properties are %j', (properties) => {
     expect(signatureOf(properties)).toBe('f()');
   });
+
+  it.each([
+    [{ type: 'integer' }, {}, 'f(**others: int)'],
+    [{ type: 'integer' }, { x: {} }, 'f(x?, **others: int)'],
+    [true, {}, 'f(**others)'],
+    [{}, {}, 'f(**others)'],
+    [true, { x: {} }, 'f(x?)'],
+    [false, {}, 'f()'],
+  ])('arguments of any name: %j beside %j', (additionalProperties, properties, signature) => {
+    expect(signatureOf(properties, { additionalProperties })).toBe(signature);
+  });
 });
 
 it.each([

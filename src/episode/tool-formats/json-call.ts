@@ -1,5 +1,5 @@
 // Reads calls that are JSON. Models write the same call with different keys; what has one meaning is accepted, and no argument is dropped.
-import { isObject, numberIn, parseJson } from '../../base/json.js';
+import { isObject, numberIn, parseJson, repeatedKey } from '../../base/json.js';
 import type { ReadCall } from './turn-piece.js';
 
 export const nameKeys = ['name', 'tool', 'tool_name', 'function'] as const;
@@ -27,6 +27,8 @@ export function callsInJson(text: string): ReadCall[] {
   } catch {
     return [{ problem: 'the tool call is not valid JSON' }];
   }
+  const ambiguous = ambiguousCall(text);
+  if (ambiguous) return [ambiguous];
   if (!Array.isArray(value)) return [callOf(value)];
   return value.length === 0 ? [{ problem: 'the list of tool calls is empty' }] : value.map(callOf);
 }
@@ -34,10 +36,16 @@ export function callsInJson(text: string): ReadCall[] {
 /** The call of a tool by its name, with the JSON text of its arguments. */
 export function callWithArguments(name: string, json: string): ReadCall {
   try {
-    return callOf({ name, arguments: parseJson(json) });
+    return ambiguousCall(json) ?? callOf({ name, arguments: parseJson(json) });
   } catch {
     return { problem: 'the arguments of the tool call are not valid JSON' };
   }
+}
+
+/** The problem of a call in which a key stands twice, with different values; null if none does. `json`: valid JSON. */
+export function ambiguousCall(json: string): ReadCall | null {
+  const key = repeatedKey(json);
+  return key === null ? null : { problem: `"${key}" stands twice in the tool call` };
 }
 
 /** `value`: an object with name and arguments, or one in OpenAI's form, `{"type": "function", "function": {…}}`. */
@@ -75,7 +83,7 @@ function argumentsIn(value: unknown): Record<string, unknown> | null {
   if (typeof value !== 'string') return isObject(value) ? value : null;
   try {
     const inner = parseJson(value);
-    return isObject(inner) ? inner : null;
+    return isObject(inner) && repeatedKey(value) === null ? inner : null;
   } catch {
     return null;
   }

@@ -1,7 +1,7 @@
 // Calls of Llama 3: bare JSON, `{"name": …, "parameters": {…}}`, at the beginning of a line, or behind `<|python_tag|>`.
 import { isObject, parseJson } from '../../base/json.js';
 import { propertiesOf } from '../schema-type.js';
-import { callOf, nameKeys } from './json-call.js';
+import { ambiguousCall, callOf, nameKeys } from './json-call.js';
 import { JsonEnds } from './json-ends.js';
 import {
   pieceOf,
@@ -73,7 +73,8 @@ function callsAt(
     return isLike && hasArguments.test(json) ? [notJson] : null;
   }
   const members: unknown[] = Array.isArray(value) ? value : [value];
-  const reads = members.map(callOf);
+  const ambiguous = ambiguousCall(json);
+  const reads = ambiguous ? [ambiguous] : members.map(callOf);
   const areMeant = members.length > 0 && members.every((member) => isMeant(member, context));
   if (isTagged) return reads.length > 0 ? reads : [code];
   return areMeant && (isLike || reads.every((read) => 'call' in read)) ? reads : null;

@@ -71,6 +71,26 @@ describe('an argument beside the others is never dropped', () => {
   });
 });
 
+describe('a key that stands twice, with different values, is said', () => {
+  const twice: [ToolFormatName, string, string][] = [
+    ['hermes', tagged('{"name":"refund","arguments":{"id":1,"id":2}}'), 'id'],
+    ['hermes', tagged('{"name":"list_all","name":"refund","arguments":{"id":1}}'), 'name'],
+    ['hermes', tagged('{"name":"refund","arguments":{"where":{"a":1.0,"a":1}}}'), 'a'],
+    ['llama_json', '{"name":"refund","parameters":{"id":1,"id":2}}', 'id'],
+    ['mistral', '[TOOL_CALLS]refund[ARGS]{"id":1,"id":2}', 'id'],
+    ['gpt_oss', '<|channel|>commentary to=functions.refund<|message|>{"id":1,"id":2}<|call|>', 'id'],
+  ];
+  test.each(twice)('%s: %s', (format, text, key) =>
+    expect(act(text, format).asked).toEqual({
+      kind: 'malformed',
+      problem: `"${key}" stands twice in the tool call`,
+    }),
+  );
+
+  test('and one with equal values is accepted', () =>
+    expect(act(tagged('{"name":"refund","arguments":{"id":1,"id":1}}')).asked).toEqual(call({ id: 1 })));
+});
+
 describe('a parameter of Qwen3-Coder', () => {
   const xml = (key: string, value: string) =>
     `<tool_call>\n<function=refund>\n<parameter=${key}>\n${value}\n</parameter>\n</function>\n</tool_call>`;

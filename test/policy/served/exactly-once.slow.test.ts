@@ -147,7 +147,7 @@ describe.skipIf(!python)('a run on a Tinker server', () => {
   test('ends with the same log-probs after a warm start, with importance weights, where workers die at the phase’s beginning', async () => {
     const last = 4;
     const take = async (deaths: Record<number, string>): Promise<Harness> => {
-      const harness = await world.open({}, { use_tis: true, max_training_steps: 2 }, true);
+      const harness = await world.open({}, { use_tis: true, max_training_steps: 2 }, { warmed: true });
       let node = world.node(harness);
       await commitServedBase(harness, node);
       for (let step = 1; step <= last; step++) {

@@ -52,7 +52,7 @@ export interface NodeOptions {
 export interface ServedWorld {
   server: TinkerServer;
   /** `warmed`: with the harness's supervised steps before the others. */
-  open(served?: object, trainer?: object, warmed?: boolean): Promise<Harness>;
+  open(served?: object, trainer?: object, more?: { warmed?: boolean; samples?: number }): Promise<Harness>;
   node(harness: Harness, options?: NodeOptions): ServedNode;
   /** Frees the server's places, of which it has three. */
   unloadModels(): Promise<void>;
@@ -68,10 +68,10 @@ export async function startServedWorld(): Promise<ServedWorld> {
   const services: TinkerService[] = [];
   return {
     server,
-    open: async (served = {}, trainer = {}, warmed = false) => {
+    open: async (served = {}, trainer = {}, { warmed = false, samples = 2 } = {}) => {
       const harness = await startHarness(environments);
       harnesses.push(harness);
-      await harness.open(servedSpec(harness, server.model, served, trainer, warmed));
+      await harness.open(servedSpec(harness, server.model, served, trainer, { warmed, samples }));
       return harness;
     },
     node: ({ store, node, folder: disk }, { url = server.url, name = 'node-a', ...options } = {}) => {
@@ -105,7 +105,7 @@ function servedSpec(
   name: string,
   served: object,
   changes: object,
-  warmed: boolean,
+  { warmed, samples }: { warmed: boolean; samples: number },
 ): object {
   const { model, generator, trainer, ...rest } = spec as Record<string, Record<string, unknown>>;
   const { architecture: _, initializer_range: __, ...named } = model!;
@@ -116,7 +116,7 @@ function servedSpec(
       ...named,
       served: { name, rank: 8, reduction: 'sequence_mean', chunk_sequences: 2, ...served },
     },
-    generator: { ...generator, temperature: 1 },
+    generator: { ...generator, temperature: 1, n_samples_per_prompt: samples },
     trainer: { ...trainer, lr: 1e-2, weight_decay: 0, max_training_steps: lastStep, ...changes },
   };
 }
@@ -131,8 +131,8 @@ export function collect(harness: Harness, node: NodeDeps, planned: PlannedStep, 
 }
 
 /** One episode of each group is graded as if it had passed, so that each step changes the state. */
-export async function passOne({ store }: Harness, step: number, of = run): Promise<void> {
-  for (const slot of [0, 1]) {
+export async function passOne({ store }: Harness, step: number, of = run, slots = 2): Promise<void> {
+  for (let slot = 0; slot < slots; slot++) {
     const key = episodeKey(of, step, slot, step % 2);
     const episode = await requireRecord(store, key, 'episode');
     const bytes = await encodeRecord('episode', { ...episode, outcome: { status: 'graded', value: 1 } });
