@@ -9,6 +9,8 @@ const foreignColumns = [
   ...['data_source', 'env_class', 'ability', 'agent_name', 'reward_model', 'reward_spec', 'extra_info'],
   ...['question', 'answer', 'solution', 'ground_truth', 'label', 'index', 'id', 'metadata', 'info'],
 ];
+/** Columns of rows that show a model what to answer: those of Alpaca, ShareGPT and conversations. */
+const ofDemonstrations = ['instruction', 'conversations', 'messages', 'chosen'];
 /** Columns that say nothing of the task itself. */
 const ofTrainers = ['ability', 'agent_name'];
 
@@ -18,6 +20,13 @@ const ofTrainers = ['ability', 'agent_name'];
  */
 export function trainerRow(value: unknown): ConvertedRow {
   if (!isObject(value)) return { row: value };
+  const shown = ofDemonstrations.find((name) => name in value);
+  if (shown !== undefined && !('prompt' in value) && !('question' in value))
+    return {
+      problem:
+        `it has ${shown}, as rows for supervised training do; a task has prompt, env_key and task_key, and is graded by its environment ` +
+        '(demonstrations belong into data.demonstrations)',
+    };
   const asked = messagesIn('prompt' in value ? value.prompt : value.question);
   const read = Array.isArray(asked) ? promptIn(asked) : { text: asked };
   if ('problem' in read) return read;

@@ -208,6 +208,17 @@ describe('twenty rows of one kind have one message', () => {
       /^line 1: prompt is a list of something else than messages/,
     ],
     [
+      'rows of Alpaca',
+      (n) => ({ instruction: 'Add.', input: String(n), output: '3' }),
+      /^line 1: it has instruction, as rows for supervised training do; a task has prompt.*and 19 more/,
+    ],
+    [
+      'conversations of a teacher',
+      (n) => ({ messages: ask(String(n)) }),
+      /^line 1: it has messages, as rows/,
+    ],
+    ['rows of preferences', () => ({ chosen: 'a', rejected: 'b' }), /^line 1: it has chosen, as rows/],
+    [
       'a version beside our keys',
       (n) => ({ ...own, task_key: String(n), version: '1', answer: '42' }),
       /^line 1: there is no key "version"; keys here: .*env_version/,
