@@ -17,9 +17,9 @@ import { episodeKey, episodesFolder } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { readControl } from '../../store/runs/control-records.js';
 import { checkOwner } from '../../store/runs/owners.js';
-import { checkRoots } from '../../store/runs/plan-roots.js';
+import { readPlanOfStep } from '../../store/runs/plan-roots.js';
 import { timesResampled } from '../../store/runs/resampling.js';
-import { readPlan, readUpdateIfAny } from '../../store/runs/run-records.js';
+import { readUpdateIfAny } from '../../store/runs/run-records.js';
 import { readWaves } from '../../store/runs/waves.js';
 import type { RunData } from '../../data/run-data.js';
 
@@ -35,8 +35,7 @@ export async function collectRollouts(
   await checkOwner(store, run, input.owner);
   const committed = await readUpdateIfAny(store, run, step);
   if (committed) return figures(committed.identity.outcomes.slice(...input.slots).flat(), 0, seconds(), null);
-  const { record: plan } = await readPlan(store, run, step, input.plan);
-  await checkRoots(store, plan);
+  const plan = await readPlanOfStep(store, run, step, input.plan);
   if (plan.kind !== 'grpo')
     throw new Error(`step ${step} of ${run} is a ${plan.kind} step: it has no rollouts`);
   const data = await deps.runs.get(run);

@@ -9,8 +9,8 @@ import { slotsWith } from '../../spec/records/wave.js';
 import { waveKey } from '../../store/objects/layout.js';
 import { recordFunction } from '../../store/records/records.js';
 import { checkOwner } from '../../store/runs/owners.js';
-import { checkRoots } from '../../store/runs/plan-roots.js';
-import { readPlan, readUpdateIfAny } from '../../store/runs/run-records.js';
+import { readPlanOfStep } from '../../store/runs/plan-roots.js';
+import { readUpdateIfAny } from '../../store/runs/run-records.js';
 import { readWaves } from '../../store/runs/waves.js';
 
 /** Every earlier slot has its records. The answer is empty if the step needs no further wave. */
@@ -21,8 +21,7 @@ export async function planWave(
   const { store } = deps;
   const { run, step, wave: n } = input;
   await checkOwner(store, run, input.owner);
-  const { record: plan } = await readPlan(store, run, step, input.plan);
-  await checkRoots(store, plan);
+  const plan = await readPlanOfStep(store, run, step, input.plan);
   if (plan.kind !== 'grpo') throw new Error(`step ${step} of ${run} is a ${plan.kind} step: it has no waves`);
   const waves = await readWaves(store, plan);
   const from = slotsWith(plan, waves.slice(0, n - 1)).length;

@@ -1,13 +1,12 @@
 // Seals a step (R10): builds its batch from the plan and from the episodes as read back from the store, and stores it.
 import { buildBatch } from './build-batch.js';
-import type { StepReference } from '../contracts.js';
-import type { NodeDeps } from '../node-deps.js';
 import { rebasedBatch } from './rebased-step.js';
-import { type EpisodeTokens, tokensOf } from './sent-figures.js';
+import { type EpisodeTokens, tokensOf } from './update-figures.js';
 import { readStepGroups, valueOf } from './step-groups.js';
 import { nextWave, wavesLike } from './waves.js';
 import { currentScope } from '../attempt/scope.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
+import type { RunData } from '../../data/run-data.js';
 import type { BatchIdentity } from '../../spec/records/update.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
@@ -17,6 +16,7 @@ import { recordDigest } from '../../store/records/canonical.js';
 import { sha256Hex } from '../../base/sha256.js';
 import { readWaves } from '../../store/runs/waves.js';
 import { batchKey, waveKey } from '../../store/objects/layout.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
 import { createFile } from '../../store/records/records.js';
 import { Diverged, UnreadableRecord } from '../../store/objects/store-errors.js';
 
@@ -34,17 +34,12 @@ export interface SealedBatch {
  * Builds the step's batch and stores it. Throws `UnreadableRecord` if an episode is missing or belongs to another plan, or if the stored
  * batch is broken; `Diverged` if the stored batch differs from the computed one.
  */
-export async function sealBatch(
-  deps: Pick<NodeDeps, 'store' | 'runs'>,
-  { run, step }: StepReference,
-  plan: PlanRecord,
-): Promise<SealedBatch> {
-  const { store } = deps;
-  const key = batchKey(run, step);
-  const episodes = plan.kind === 'grpo' && !plan.rebased ? await episodesOf(deps, plan) : [];
+export async function sealBatch(store: ObjectStore, plan: PlanRecord, data: RunData): Promise<SealedBatch> {
+  const key = batchKey(plan.run, plan.step);
+  const episodes = plan.kind === 'grpo' && !plan.rebased ? await episodesOf(store, plan, data) : [];
   const { bytes, identity } = plan.rebased
     ? await rebasedBatch(store, plan, plan.rebased)
-    : await buildBatch(plan, { episodes, data: () => deps.runs.get(run) });
+    : await buildBatch(plan, { episodes, data: () => Promise.resolve(data) });
   await stoppingPoint('batch-built');
   currentScope().signal.throwIfAborted();
   const { sha256, adopted } = await createFile(store, key, bytes).catch(async (error: unknown) => {
@@ -68,14 +63,10 @@ function otherBatch(stored: Uint8Array, computed: Uint8Array, key: string): Dive
  * Reads the episodes of all slots, and checks that the step has exactly the waves that follow from them. Throws `UnreadableRecord`,
  * `Diverged`.
  */
-async function episodesOf(
-  { store, runs }: Pick<NodeDeps, 'store' | 'runs'>,
-  plan: GrpoPlan,
-): Promise<EpisodeRecord[][]> {
+async function episodesOf(store: ObjectStore, plan: GrpoPlan, data: RunData): Promise<EpisodeRecord[][]> {
   const waves = await readWaves(store, plan);
   const groups = await readStepGroups(store, plan, waves, (episode) => episode);
   if (!plan.dynamic_sampling) return groups;
-  const data = await runs.get(plan.run);
   const outcomes = groups.map((episodes) => episodes.map(valueOf));
   const made = wavesLike(waves, plan, outcomes, data);
   for (const [index, wave] of waves.entries()) {

@@ -8,10 +8,11 @@ import { environmentKind } from '../../environments/environment-kinds.js';
 import type { EnvironmentFacts } from '../../environments/environment-kind.js';
 import { environmentChanges } from '../../rl/environment-changes.js';
 import { environmentOf, isBuiltIn } from '../../spec/environments/environment-of.js';
-import type { GrpoPlan } from '../../spec/records/plan.js';
+import type { PlanRecord } from '../../spec/records/plan.js';
 import type { ServerIdentity, UpdateRecord } from '../../spec/records/update.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
 import { canonicalBytes } from '../../store/records/canonical.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
 import { environmentsNow } from '../../store/runs/owners.js';
 import { readUpdateIfAny } from '../../store/runs/run-records.js';
 
@@ -20,16 +21,17 @@ const limitMs = 10_000;
 
 export type StepEnvironments = Record<string, ServerIdentity>;
 
-/** By `env_key`, without the servers that did not answer. Never rejects. */
+/** By `env_key`, without the servers that did not answer; empty for a step that plays nothing. Never rejects. */
 export async function askStepEnvironments(
-  deps: NodeDeps,
-  plan: GrpoPlan,
+  store: ObjectStore,
+  plan: PlanRecord,
+  data: RunData,
   signal: AbortSignal,
 ): Promise<StepEnvironments> {
+  if (plan.kind !== 'grpo' || plan.rebased) return {};
   const limit = awakeLimit(limitMs);
   try {
-    const data = await deps.runs.get(plan.run);
-    const environments = await environmentsNow(deps.store, data.record);
+    const environments = await environmentsNow(store, data.record);
     const names = [...new Set(plan.slots.map(({ env_key }) => env_key))].sort();
     const asked = await Promise.all(
       names.map(async (name) => {
@@ -70,13 +72,16 @@ function recorded({ name, version, tools, reward_rule }: EnvironmentFacts): Serv
 }
 
 /** If a server changed since the step before, says so, and makes the next episodes ask for its tools. */
-export async function noticeChanges(deps: NodeDeps, update: UpdateRecord): Promise<void> {
+export async function noticeChanges(
+  deps: NodeDeps,
+  { record }: RunData,
+  update: UpdateRecord,
+): Promise<void> {
   const { run, step } = update.identity;
   if (update.observed.environments === undefined) return;
   const before = await readUpdateIfAny(deps.store, run, step - 1);
   const found = environmentChanges(before?.observed.environments ?? {}, update);
   if (found.length === 0) return;
-  const { record } = await deps.runs.get(run);
   const environments = await environmentsNow(deps.store, record);
   for (const { environment: name, changes } of found) {
     deps.log(`${run}: the environment ${name} changed at step ${step}: ${changes.join(', ')}`);

@@ -1,5 +1,6 @@
 // A plan holds digests of the records it was made from: the run's record, the control records it folds, and the owner records up to its
 // own. If one of these changed, the run would silently train with other settings, so every reader of a plan compares the digests.
+import type { Digest } from '../../spec/records/parts.js';
 import type { PlanRecord } from '../../spec/records/plan.js';
 import { inputsDigest } from '../files/batch-file.js';
 import { sha256Hex } from '../../base/sha256.js';
@@ -9,7 +10,7 @@ import type { ObjectStore } from '../objects/object-store.js';
 import { encodeRecord } from '../records/record-codec.js';
 import type { RecordKind, RecordTypes } from '../../spec/records/record-kinds.js';
 import { requireRecord } from '../records/records.js';
-import { readRun } from './run-records.js';
+import { readPlan, readRun } from './run-records.js';
 import { UnreadableRecord } from '../objects/store-errors.js';
 
 type PlanRoots = Required<Pick<PlanRecord, 'run_digest' | 'control_digest' | 'owner_digest'>>;
@@ -42,6 +43,18 @@ export async function checkRoots(store: ObjectStore, plan: PlanRecord): Promise<
   const roots = await rootsOf(store, plan);
   const changed = changedRoot(plan, roots);
   if (changed) throw new UnreadableRecord(changed.key, changed.problem);
+}
+
+/** The plan of a step, with its roots checked. `expected`: its digest, as in `readPlan`. Throws `UnreadableRecord`. */
+export async function readPlanOfStep(
+  store: ObjectStore,
+  run: string,
+  step: number,
+  expected: Digest,
+): Promise<PlanRecord> {
+  const { record } = await readPlan(store, run, step, expected);
+  await checkRoots(store, record);
+  return record;
 }
 
 /** The first record that has changed since the plan was made from it; null if none has. */

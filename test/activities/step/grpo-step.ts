@@ -42,7 +42,8 @@ export const collect = (
   );
 export const seal = async (answer: PlannedStep, deps = harness.node) => {
   const { record } = await readPlan(harness.store, run, answer.step, answer.plan);
-  return harness.attempt('seal', () => sealBatch(deps, harness.reference(answer), record));
+  const data = await deps.runs.get(run);
+  return harness.attempt('seal', () => sealBatch(deps.store, record, data));
 };
 export const update = (answer: PlannedStep, deps = harness.node, attempt = 1) =>
   harness.attempt('update', () => updatePolicy(deps, harness.reference(answer)), attempt);

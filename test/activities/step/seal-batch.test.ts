@@ -2,8 +2,7 @@
 // promise to all existing runs: a batch that is sealed again must have the same bytes as before (R2, R10).
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { beforeEach, describe, expect, test } from 'vitest';
-import { DatasetCache } from '../../../src/data/dataset-cache.js';
-import { RunDataCache } from '../../../src/data/run-data.js';
+import type { RunData } from '../../../src/data/run-data.js';
 import { sealBatch, type SealedBatch } from '../../../src/activities/step/seal-batch.js';
 import type { EpisodeRecord, Outcome } from '../../../src/spec/records/episode.js';
 import type { GrpoPlan } from '../../../src/spec/records/plan.js';
@@ -87,9 +86,10 @@ async function seal(episodes: EpisodeRecord[], by = plan, from = store) {
   for (const one of [...episodes].reverse()) {
     await adoptOrCreate(store, episodeKey(run, step, one.slot, one.sample), 'episode', one);
   }
-  const deps = { store: from, runs: new RunDataCache(from, new DatasetCache(from)) };
+  // A GRPO batch without waves is made from the plan and the episodes alone.
+  const unread = {} as RunData;
   const { batch } = await new MockActivityEnvironment({ activityId: 'seal' }).run((): Promise<SealedBatch> =>
-    sealBatch(deps, { run, step, owner: 1 }, by),
+    sealBatch(from, by, unread),
   );
   return { batch, ...decodeBatchFile((await store.get(batchKey(run, step)))!, batchKey(run, step)) };
 }
