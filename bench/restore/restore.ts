@@ -9,7 +9,7 @@ import { LocalStates } from '../../src/policy/local-states.js';
 import { StateRestorer } from '../../src/policy/state-restorer.js';
 import { createNativeEngine } from '../../src/engine/native/native-engine.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
-import { lastCommittedStep, readState, readUpdate } from '../../src/store/runs/run-records.js';
+import { lastCommittedStep, readRun, readState, readUpdate } from '../../src/store/runs/run-records.js';
 import { findEngineBinary } from '../../src/workers/process/engine-binary.js';
 import { median } from '../figures/figure.js';
 import { quickstartModel } from '../engine/quickstart-model.js';
@@ -114,12 +114,13 @@ export async function measureReplay(store: ObjectStore, of: string, steps: numbe
     restored: ({ replay }: { replay: { steps: number; seconds: number } }) => restored.push(replay),
   };
   try {
+    const record = await readRun(store, of);
     const last = await lastCommittedStep(store, of);
     const first = last - steps;
-    await restorer.restore(of, first, await readState(store, of, first), attempt);
+    await restorer.restore(record, first, await readState(store, of, first), attempt);
     restored.length = 0;
     // Start from the state `first`: the run's last checkpoint must not be used.
-    await restorer.restore(of, last, await readState(store, of, last), attempt, first);
+    await restorer.restore(record, last, await readState(store, of, last), attempt, first);
     let made = 0;
     for (let step = first + 1; step <= last; step++)
       made += ((await readUpdate(store, of, step)).observed.timings_ms['policy_train'] ?? 0) / 1000;

@@ -12,10 +12,8 @@ import type { RunRecord } from '../spec/records/run-records.js';
 import type { RunSpec } from '../spec/run-spec.js';
 import { canonicalText } from '../store/records/canonical.js';
 import { sha256Hex } from '../base/sha256.js';
-import { updateKey } from '../store/objects/layout.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
-import { readRecord } from '../store/records/records.js';
-import { timelineOf } from '../store/runs/run-records.js';
+import { readBaseIfAny } from '../store/runs/run-records.js';
 import { CorruptCheckpoint } from '../store/objects/store-errors.js';
 import { fetchWeights, weightsExist, writeWeights } from '../store/files/weights.js';
 import { removeLeftovers } from './leftovers.js';
@@ -193,9 +191,7 @@ export class BaseModel {
   }
 
   private async recordedWeights({ run }: RunRecord): Promise<Digest | null> {
-    const { store } = this.options;
-    const base = await readRecord(store, updateKey(await timelineOf(store, run, 0), 0), 'base');
-    return base?.identity.weights ?? null;
+    return (await readBaseIfAny(this.options.store, run))?.identity.weights ?? null;
   }
 
   private path(weights: Digest): string {

@@ -8,6 +8,7 @@ import type { RunRecord } from '../spec/records/run-records.js';
 import { lastWarmStep } from '../spec/warm-start.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { writeCheckpoint } from '../store/runs/checkpoints.js';
+import { readRun } from '../store/runs/run-records.js';
 import type { Attended } from './attended.js';
 import { fileExists, LocalStates, statesKept } from './local-states.js';
 import { PolicyHolder, type PolicyHolderOptions } from './policy-holder.js';
@@ -64,8 +65,8 @@ class NativeStates implements StateKeeper {
     return held;
   }
 
-  hold({ run, step, state }: CommittedState, _reader: StateReader, attempt: Attended): Promise<void> {
-    return this.restorer.restore(run, step, state, attempt);
+  async hold({ run, step, state }: CommittedState, _reader: StateReader, attempt: Attended): Promise<void> {
+    await this.restorer.restore(await readRun(this.options.store, run), step, state, attempt);
   }
 
   async holdForUpdate(
@@ -74,13 +75,14 @@ class NativeStates implements StateKeeper {
     provenance: Provenance,
     attempt: Attended,
   ): Promise<void> {
-    const held = await this.options.engine.held();
+    const { store, engine } = this.options;
+    const [held, record] = [await engine.held(), await readRun(store, run)];
     const begun = held?.lastStepId === stepId;
-    const ready = held?.state === state && (await this.restorer.knowsReference(run, step));
+    const ready = held?.state === state && (await this.restorer.knowsReference(record, step));
     if (begun || ready) return;
     const newest =
-      provenance === 'from an older checkpoint' ? await this.restorer.olderThanNewest(run, step) : step;
-    await this.restorer.restore(run, step, state, attempt, newest);
+      provenance === 'from an older checkpoint' ? await this.restorer.olderThanNewest(record, step) : step;
+    await this.restorer.restore(record, step, state, attempt, newest);
   }
 
   idle(): Promise<void> {

@@ -92,35 +92,27 @@ export class StateRestorer {
 
   /**
    * Restores the state after `step`. After a divergence it tries again on a fresh engine, then from an older checkpoint; only then must a
-   * person look (R19).
+   * person look (R19). `knowing`: also loads the reference weights of the KL terms.
    */
   async restore(
-    run: string,
+    record: RunRecord,
     step: number,
     wanted: Digest,
     attempt: Attended,
     newestCheckpoint = step,
+    knowing = true,
   ): Promise<void> {
-    await this.restoreState(run, step, wanted, attempt, newestCheckpoint, true);
-  }
-
-  /** `knowing`: also loads the reference weights of the KL terms. */
-  private async restoreState(
-    run: string,
-    step: number,
-    wanted: Digest,
-    attempt: Attended,
-    newestCheckpoint: number,
-    knowing: boolean,
-  ): Promise<void> {
+    const { run } = record;
     let newest = newestCheckpoint;
     for (const next of [...provenances.slice(1), null]) {
       const begunAt = performance.now();
       // The reference comes first, because loading it may replace the held state.
-      if (knowing) await this.knowReference(run, step, attempt);
-      const held = await this.heldStep(run, newest);
+      if (knowing) await this.knowReference(record, step, attempt);
+      const held = await this.heldStep(record, newest);
       const loaded: LoadedState =
-        held === null ? await this.loadNewest(run, newest, attempt) : { step: held, from: 'held', bytes: 0 };
+        held === null
+          ? await this.loadNewest(record, newest, attempt)
+          : { step: held, from: 'held', bytes: 0 };
       const { step: start } = loaded;
       const loadedAt = performance.now();
       try {
@@ -147,12 +139,12 @@ export class StateRestorer {
    * The step ≤ `newest` whose state the engine holds. Null if it holds no such state, or if a checkpoint is newer. This helps a node that
    * shares a run's rollouts: such a node is only one update behind, and a load would take longer than that update.
    */
-  private async heldStep(run: string, newest: number): Promise<number | null> {
+  private async heldStep(record: RunRecord, newest: number): Promise<number | null> {
     const held = await this.options.engine.held();
     if (!held) return null;
-    const [checkpoint] = await this.checkpoints(run, newest);
+    const [checkpoint] = await this.checkpoints(record, newest);
     for (let step = newest; step >= (checkpoint?.step ?? 0); step--) {
-      if ((await readState(this.options.store, run, step)) === held.state) return step;
+      if ((await readState(this.options.store, record.run, step)) === held.state) return step;
     }
     return null;
   }
@@ -190,11 +182,11 @@ export class StateRestorer {
   }
 
   /** Loads the newest usable state ≤ `step`. If a state is not usable, logs that and tries the next older state. */
-  private async loadNewest(run: string, step: number, attempt: Attended): Promise<LoadedState> {
+  private async loadNewest(record: RunRecord, step: number, attempt: Attended): Promise<LoadedState> {
+    const { run } = record;
     const { signal, progress } = attempt;
     const { store, log } = this.options;
-    const record = await readRun(store, run);
-    for (const { step: candidate, sources } of await this.checkpoints(run, step)) {
+    for (const { step: candidate, sources } of await this.checkpoints(record, step)) {
       const wanted = await readState(store, run, candidate);
       for (const source of sources) {
         const states = source === 'disk' ? this.options.states : this.options.fetched;
@@ -237,8 +229,8 @@ export class StateRestorer {
   }
 
   /** True if the engine holds exactly the reference weights that `step` needs: those of its KL terms, or none. */
-  async knowsReference(run: string, step: number): Promise<boolean> {
-    const wanted = await this.reference(run, step);
+  async knowsReference(record: RunRecord, step: number): Promise<boolean> {
+    const wanted = await this.reference(record, step);
     return (await this.heldReference()) === (wanted?.weights ?? null);
   }
 
@@ -246,15 +238,16 @@ export class StateRestorer {
    * Loads the reference weights that `step` needs, or drops them. This may replace the held state. With LoRA, every state of the run
    * contains the reference weights; without LoRA, only the state with which GRPO began does.
    */
-  private async knowReference(run: string, step: number, attempt: Attended): Promise<void> {
+  private async knowReference(record: RunRecord, step: number, attempt: Attended): Promise<void> {
+    const { run } = record;
     const { engine, log } = this.options;
-    const wanted = await this.reference(run, step);
+    const wanted = await this.reference(record, step);
     if ((await this.heldReference()) === (wanted?.weights ?? null)) return;
     await this.forgetReference();
     if (wanted === null) return;
     const { weights } = wanted;
     attempt.progress({ restoring: wanted.step, reference: weights });
-    await this.holdReference(run, wanted, attempt);
+    await this.holdReference(record, wanted, attempt);
     const found = await engine.setReference({ held: true });
     if (found !== weights) {
       const key = updateKey(await timelineOf(this.options.store, run, wanted.step), wanted.step);
@@ -275,17 +268,20 @@ export class StateRestorer {
    * Loads the weights that a warm start produced. The first node that needs them uploads them to the store: any node could compute them
    * from the records, but without a checkpoint that takes as long as the warm start itself.
    */
-  private async holdReference(run: string, { step, weights }: Reference, attempt: Attended): Promise<void> {
+  private async holdReference(
+    record: RunRecord,
+    { step, weights }: Reference,
+    attempt: Attended,
+  ): Promise<void> {
     const { store, engine } = this.options;
-    const [held, state] = [await engine.held(), await readState(store, run, step)];
-    const record = await readRun(store, run);
+    const [held, state] = [await engine.held(), await readState(store, record.run, step)];
     if (step === 0) {
       if (held?.weights !== weights) await this.loadBase(record, attempt);
       return;
     }
     if (held?.state !== state && held?.weights !== weights) {
       if (await this.holdStored(weights, record, attempt)) return;
-      await this.restoreState(run, step, state, attempt, step, false);
+      await this.restore(record, step, state, attempt, step, false);
     }
     // Upload only weights that agree with the record; the caller reports a difference.
     if ((await engine.held({ weights: true }))?.weights === weights)
@@ -314,12 +310,12 @@ export class StateRestorer {
    * Null during the warm start, and if neither the run nor an ancestor has a KL term. Ancestors count because their logged updates may be
    * applied again.
    */
-  private async reference(run: string, step: number): Promise<Reference | null> {
+  private async reference({ run, spec }: RunRecord, step: number): Promise<Reference | null> {
     const { store } = this.options;
-    if (step < lastWarmStep((await readRun(store, run)).spec)) return null;
+    if (step < lastWarmStep(spec)) return null;
     for await (const timeline of timelinesOf(store, run)) {
-      const { spec } = await readRun(store, timeline.run);
-      if (spec.trainer.use_kl_loss) return referenceOf(store, run);
+      const ancestor = await readRun(store, timeline.run);
+      if (ancestor.spec.trainer.use_kl_loss) return referenceOf(store, run);
     }
     return null;
   }
@@ -342,12 +338,12 @@ export class StateRestorer {
   }
 
   /** Steps ≤ `step` that may have a checkpoint, newest first, with the places to look for it. */
-  private async checkpoints(run: string, step: number): Promise<{ step: number; sources: Source[] }[]> {
+  private async checkpoints(record: RunRecord, step: number): Promise<{ step: number; sources: Source[] }[]> {
     const { store, states, fetched } = this.options;
     const stepsIn = async (folder: LocalStates): Promise<Set<number>> =>
-      new Set((await folder.list(run)).map((state) => state.step));
+      new Set((await folder.list(record.run)).map((state) => state.step));
     const [local, again] = await Promise.all([stepsIn(states), stepsIn(fetched)]);
-    const stored = new Set(await listCheckpoints(store, await readRun(store, run)));
+    const stored = new Set(await listCheckpoints(store, record));
     return [...new Set([...local, ...again, ...stored])]
       .filter((candidate) => candidate >= 1 && candidate <= step)
       .sort((a, b) => b - a)
@@ -362,8 +358,8 @@ export class StateRestorer {
   }
 
   /** The step below the newest checkpoint ≤ `step`, so that a restore does not use that checkpoint. */
-  async olderThanNewest(run: string, step: number): Promise<number> {
-    const [newest] = await this.checkpoints(run, step);
+  async olderThanNewest(record: RunRecord, step: number): Promise<number> {
+    const [newest] = await this.checkpoints(record, step);
     return Math.max((newest?.step ?? 0) - 1, 0);
   }
 }

@@ -35,12 +35,12 @@ async function evaluatePlaced(deps: NodeDeps, pair: PlacedPair): Promise<Evaluat
   const what = { run, step, state, suite: suite.record, suiteOf: suitesOf, environments, isOwn: false };
   const evaluated = await evaluateSuite(deps, what, async () => {
     await refuseOtherEnvironments(deps, of, environments, suite.record);
-    return dataOf(deps, pair);
+    return dataOf(deps, run, of);
   });
   const { observed: _, ...result } = evaluated.result;
   if (evaluated.episodes === null) {
     const played = await readEvaluationEpisodes(deps.store, evaluated);
-    await projectTrajectories(deps.store, await dataOf(deps, pair), step, evaluated.suite, played, result);
+    await projectTrajectories(deps.store, await dataOf(deps, run, of), step, evaluated.suite, played, result);
   }
   const { pass_at_1, graded, unknown } = result;
   const seconds = Math.round(performance.now() - started) / 1000;
@@ -69,11 +69,11 @@ async function refuseOtherEnvironments(
 }
 
 /** The data of the state's run, with the tasks and environments of the run that supplies the suites. */
-async function dataOf(deps: NodeDeps, { run, suitesOf }: PlacedPair): Promise<RunData> {
+async function dataOf(deps: NodeDeps, run: string, of: RunData): Promise<RunData> {
   const own = await deps.runs.get(run);
-  if (run === suitesOf) return own;
-  const { record: of, ...suites } = await deps.runs.get(suitesOf);
-  const { environments } = of.spec;
+  const { record, ...suites } = of;
+  if (run === record.run) return own;
+  const { environments } = record.spec;
   return {
     ...own,
     ...suites,

@@ -4,9 +4,7 @@ import type { LeaseRequest, RunWorkflow } from '../contracts.js';
 import type { OrchestratorDeps } from '../orchestrator-deps.js';
 import type { Numerics } from '../../spec/records/numerics.js';
 import { inParallel } from '../../base/in-parallel.js';
-import { updateKey } from '../../store/objects/layout.js';
-import { readRecord } from '../../store/records/records.js';
-import { readRun, rebasedTo, timelineOf } from '../../store/runs/run-records.js';
+import { readBaseIfAny, readRun, rebasedTo } from '../../store/runs/run-records.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 
 export async function requestLease(
@@ -35,6 +33,5 @@ async function servedBy(store: ObjectStore, run: string): Promise<{ served?: str
 async function recordedNumerics(store: ObjectStore, run: string): Promise<Numerics | null> {
   const rebased = await rebasedTo(store, run);
   if (rebased) return rebased;
-  const base = await readRecord(store, updateKey(await timelineOf(store, run, 0), 0), 'base');
-  return base?.identity.numerics ?? null;
+  return (await readBaseIfAny(store, run))?.identity.numerics ?? null;
 }

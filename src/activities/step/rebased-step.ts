@@ -6,7 +6,7 @@ import { decodeBatchFile, encodeBatchFile } from '../../store/files/batch-file.j
 import { recordDigest } from '../../store/records/canonical.js';
 import { batchKey } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
-import { readPlan, readUpdate, timelineOf } from '../../store/runs/run-records.js';
+import { readPlan, readUpdate } from '../../store/runs/run-records.js';
 import { UnreadableRecord } from '../../store/objects/store-errors.js';
 import { readBatch } from '../../store/runs/stored-batch.js';
 
@@ -17,7 +17,7 @@ import { readBatch } from '../../store/runs/stored-batch.js';
 export async function rebasedPlan(store: ObjectStore, parent: string, step: number): Promise<PlanRecord> {
   const { identity } = await readUpdate(store, parent, step);
   const { record, digest } = await readPlan(store, parent, step, identity.plan);
-  return { ...record, rebased: { run: await timelineOf(store, parent, step), plan: digest } };
+  return { ...record, rebased: { run: record.run, plan: digest } };
 }
 
 /**

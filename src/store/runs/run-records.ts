@@ -120,10 +120,15 @@ export async function readUpdate(store: ObjectStore, run: string, step: number):
 
 /** The base model's record: step 0 (R5). */
 export async function readBase(store: ObjectStore, run: string): Promise<BaseRecord> {
+  const record = await readBaseIfAny(store, run);
+  return record ?? requireRecord(store, updateKey(await timelineOf(store, run, 0), 0), 'base');
+}
+
+export async function readBaseIfAny(store: ObjectStore, run: string): Promise<BaseRecord | null> {
   const timeline = await timelineOf(store, run, 0);
   const key = updateKey(timeline, 0);
-  const record = await requireRecord(store, key, 'base');
-  checkPlace(key, record.identity, timeline, 0);
+  const record = await readRecord(store, key, 'base');
+  if (record) checkPlace(key, record.identity, timeline, 0);
   return record;
 }
 
