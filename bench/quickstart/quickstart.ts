@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { QuickstartResult } from '../../src/cli/train/quickstart-command.js';
-import type { OpenedStore } from '../../src/store/evaluations/folded-evaluations.js';
+import type { OpenedStore } from '../../src/store/runs/episodes.js';
 import { openStore } from '../../src/store/open-store.js';
 import type { Measured, PartValues } from '../figures/figure.js';
 import { outputOf, repository } from '../repository.js';

@@ -2,7 +2,7 @@
 import type { LeaseRequest, RunWorkflow } from './contracts.js';
 import type { DatasetCache } from '../data/dataset-cache.js';
 import type { OwnerRecord } from '../spec/records/run-records.js';
-import type { OpenedStore } from '../store/evaluations/folded-evaluations.js';
+import type { OpenedStore } from '../store/runs/episodes.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import type { OwnerState } from '../store/runs/owners.js';
 import type { ProcessLife } from './attempt/process-life.js';

@@ -4,7 +4,7 @@ import { access, constants, mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { censored } from '../base/known-secrets.js';
-import type { OpenedStore } from '../store/evaluations/folded-evaluations.js';
+import type { OpenedStore } from '../store/runs/episodes.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { openStore } from '../store/open-store.js';
 import { listRuns, readRunIfAny } from '../store/runs/run-records.js';

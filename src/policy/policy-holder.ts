@@ -1,6 +1,5 @@
 // ensurePolicy (R14, R15): ensures that the engine holds exactly the state that the caller names, also after a crash.
-import type { PolicyEngine, UpdateResult } from '../engine/policy-engine.js';
-import { otherNumerics } from './numerics.js';
+import { EngineError, type PolicyEngine, type UpdateResult } from '../engine/policy-engine.js';
 import type { Attended } from './attended.js';
 import { beginSpan, span } from '../base/spans.js';
 import type {
@@ -12,11 +11,12 @@ import type {
   StepUpdate,
 } from './state-keeper.js';
 import type { StateLock } from '../engine/native/state-lock.js';
-import { sameNumerics } from '../spec/records/numerics.js';
+import { nameOfNumerics, sameNumerics } from '../spec/records/numerics.js';
 import type { Digest } from '../spec/records/parts.js';
 import type { RunRecord } from '../spec/records/run-records.js';
 import type { Numerics } from '../spec/records/numerics.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
+import { nameOfRun } from '../store/objects/layout.js';
 import { readBase, readUpdate, rebasedTo } from '../store/runs/run-records.js';
 
 export interface PolicyHolderOptions {
@@ -135,4 +135,15 @@ export class PolicyHolder {
     const path = await this.withState(run, step, 'run', () => this.keeper.keep(committed, attempt), attempt);
     return { path, written: true };
   }
+}
+
+/** The error of a node whose numerics differ from those of a run’s records (R18). `found`: the numerics of `who`. */
+function otherNumerics(run: string, recorded: Numerics, who: string, found: Numerics): EngineError {
+  const [wanted, other] = [nameOfNumerics(recorded), nameOfNumerics(found)];
+  return new EngineError(
+    'OtherNumerics',
+    `${who} computes with numerics ${other}, but run ${run} was computed with ${wanted}, and other numerics give ` +
+      `other results. Start a node worker of the Longhaul version whose engine has ${wanted} ` +
+      `(\`longhaul doctor\` shows an engine’s numerics), or apply the run’s logged batches with the numerics here: longhaul rebase ${nameOfRun(run)} --numerics ${other}`,
+  );
 }

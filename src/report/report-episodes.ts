@@ -2,8 +2,7 @@
 // few steps, one open chunk of transcripts and a row of numbers for each episode.
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { EpisodeRecord } from '../spec/records/episode.js';
-import { readEvaluationEpisodes } from '../store/evaluations/evaluation-episodes.js';
-import { readStepEpisodes } from '../store/runs/episodes.js';
+import { readEvaluationEpisodes, readStepEpisodes } from '../store/runs/episodes.js';
 import { inParallel } from '../base/in-parallel.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { UnreadableRecord } from '../store/objects/store-errors.js';

@@ -1,7 +1,7 @@
 // Opens a store by its address, and proves that it is fit for records (R31).
 import { randomBytes } from 'node:crypto';
 import { openDirectoryStore } from './objects/directory-store.js';
-import { type OpenedStore, withFoldedEvaluations } from './evaluations/folded-evaluations.js';
+import { type OpenedStore, withFoldedEvaluations } from './runs/episodes.js';
 import type { ObjectStore } from './objects/object-store.js';
 import { parseS3Address } from './objects/s3-address.js';
 import { StoreUnfit } from './objects/store-errors.js';

@@ -32,7 +32,7 @@ import {
 import type { EnvironmentSpec } from '../../src/spec/run-spec.js';
 import type { RecordKind, RecordTypes } from '../../src/spec/records/record-kinds.js';
 import type { Task } from '../../src/spec/records/task.js';
-import type { OpenedStore } from '../../src/store/evaluations/folded-evaluations.js';
+import type { OpenedStore } from '../../src/store/runs/episodes.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
 import { encodeRecord } from '../../src/store/records/record-codec.js';

@@ -6,7 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Client } from '@temporalio/client';
 import { findEngine } from '../support/find-tools.js';
 import { auditRun } from '../../src/activities/reports/audit-run.js';
-import { phasesOf } from '../../src/activities/run/phases.js';
+import { phasesOf } from '../../src/activities/run/step-settings.js';
 import { startTraining } from '../../src/cli/train/start-training.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import type { ChainAudit } from '../../src/store/audit/chain-audit.js';

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { RunOutline } from '../../src/activities/contracts.js';
-import { phasesOf } from '../../src/activities/run/phases.js';
+import { phasesOf } from '../../src/activities/run/step-settings.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import { plannedSteps, suiteDue } from '../../src/spec/schedule.js';
 import { suiteAfter, type SuiteSteps } from '../../src/spec/suite-due.js';

@@ -12,7 +12,7 @@ import { projectTrajectories } from './trajectories.js';
 import type { SuiteRecord } from '../../spec/records/evaluation-records.js';
 import { InvalidSpec } from '../../spec/invalid-spec.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
-import { readEvaluationEpisodes } from '../../store/evaluations/evaluation-episodes.js';
+import { readEvaluationEpisodes } from '../../store/runs/episodes.js';
 import { environmentsOf } from '../../sweeps/suite-tasks.js';
 import type { EvaluatedPair, SweepNodeActivities } from '../sweep-contracts.js';
 

@@ -3,7 +3,7 @@
 import { refuseChangedFiles } from './changed-files.js';
 import { refuseImpossibleData } from '../../data/dataset-validation.js';
 import type { OrchestratorDeps } from '../orchestrator-deps.js';
-import { phasesOf } from './phases.js';
+import { phasesOf } from './step-settings.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
 import type { RefRecord, RunRecord } from '../../spec/records/run-records.js';
 import type { ForkSpec, RunSpec } from '../../spec/run-spec.js';

@@ -1,5 +1,5 @@
 // The spec of a fork without changes: its parent's spec, with the settings in force at the step where the fork begins.
-import { settingsUnder } from './live-settings.js';
+import { settingsUnder } from './step-settings.js';
 import type { ControlState } from '../../spec/records/control-records.js';
 import type { ForkSpec, RunSpec } from '../../spec/run-spec.js';
 import { foldControl, readControl } from '../../store/runs/control-records.js';

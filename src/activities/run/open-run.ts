@@ -5,7 +5,7 @@ import type { OrchestratorDeps } from '../orchestrator-deps.js';
 import { openFork } from './fork-run.js';
 import { refuseImpossibleData } from '../../data/dataset-validation.js';
 import { takeUpModel } from '../../policy/model-assets.js';
-import { phasesOf } from './phases.js';
+import { phasesOf } from './step-settings.js';
 import { takeUpDataset } from '../../data/run-dataset.js';
 import { InvalidSpec } from '../../spec/invalid-spec.js';
 import { limitsOf } from '../../spec/budget.js';

@@ -1,7 +1,6 @@
 // Computes the plan of a step from the records before it (R7): the spec, the folded control, the data, and the plan and outcomes of the
 // step before. planStep stores the plan; the audit computes it again and compares.
-import { settingsUnder } from '../run/live-settings.js';
-import { phaseAt } from '../run/phases.js';
+import { phaseAt, settingsUnder } from '../run/step-settings.js';
 import type { RunData } from '../../data/run-data.js';
 import { drawSlots, dynamicSamplingOf, type PoolKind, poolOf, rulesOf } from './draw-slots.js';
 import { wavesOf } from './waves.js';

@@ -13,8 +13,7 @@ import {
   type Transcript,
 } from '../../report/transcripts/transcripts.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
-import { readEvaluationEpisodes } from '../../store/evaluations/evaluation-episodes.js';
-import { readStepEpisodes } from '../../store/runs/episodes.js';
+import { readEvaluationEpisodes, readStepEpisodes } from '../../store/runs/episodes.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { openRunView } from '../../store/runs/quarantine.js';
 import { timelineOf } from '../../store/runs/run-records.js';

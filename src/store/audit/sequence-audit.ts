@@ -4,6 +4,7 @@ import { type AuditReport, readable } from './audit-report.js';
 import {
   collectionsFolder,
   controlFolder,
+  episodesFolder,
   namesFolder,
   ownersFolder,
   runKey,
@@ -11,6 +12,8 @@ import {
 } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readSequence } from '../records/records.js';
+import { readControl } from '../runs/control-records.js';
+import { timelinesOf } from '../runs/run-records.js';
 
 /** The newest number of each sequence. */
 export interface Sequences {
@@ -83,4 +86,23 @@ function named(records: readonly CollectionRecord[]): NamedByCollections {
     checkpoints: new Set(records.flatMap((one) => one.checkpoints)),
     episodes: new Set(records.flatMap((one) => one.episodes)),
   };
+}
+
+/**
+ * Lists what the steps of a run had sampled before they were sampled again (R24). This is no violation: a person asked for it, in a control
+ * record. `store`: the store itself, since a run’s view does not show what is set aside.
+ */
+export async function auditResamples(store: ObjectStore, run: string, report: AuditReport): Promise<void> {
+  for await (const timeline of timelinesOf(store, run)) {
+    const records = await readable(report, `runs/${timeline.run}`, () => readControl(store, timeline.run));
+    for (const { n, change } of records ?? []) {
+      if (change.kind !== 'resample' || change.step > timeline.upTo) continue;
+      const keys = new Set(change.keys);
+      let episodes = 0;
+      for await (const { key } of store.list(episodesFolder(timeline.run, change.step)))
+        if (keys.has(key)) episodes += 1;
+      report.resampled.push({ step: change.step, control: n, episodes });
+    }
+  }
+  report.resampled.sort((a, b) => a.step - b.step || a.control - b.control);
 }

@@ -12,7 +12,7 @@ import {
   rankSteps,
   sortEvaluations,
 } from './evaluated-steps.js';
-import type { OpenedStore } from '../evaluations/folded-evaluations.js';
+import type { OpenedStore } from '../runs/episodes.js';
 import { inParallel } from '../../base/in-parallel.js';
 import {
   batchKey,

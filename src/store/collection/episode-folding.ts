@@ -10,7 +10,7 @@ import {
   singlesFolderOf,
   type StoredEpisode,
 } from '../runs/folded-episodes.js';
-import type { OpenedStore } from '../evaluations/folded-evaluations.js';
+import type { OpenedStore } from '../runs/episodes.js';
 import { inParallel } from '../../base/in-parallel.js';
 import { evaluationResultKey, evaluationSuiteKey, planKey } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';

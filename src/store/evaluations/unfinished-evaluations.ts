@@ -1,7 +1,7 @@
 // An evaluation of a run's newest state that has episodes but no result: either it is still running, or too few of its episodes were
 // graded. Only its episodes show which of the two is true.
 import type { EpisodeRecord } from '../../spec/records/episode.js';
-import { readEvaluationEpisodes } from './evaluation-episodes.js';
+import { readEvaluationEpisodes } from '../runs/episodes.js';
 import { inParallel } from '../../base/in-parallel.js';
 import {
   attemptsFolder,

@@ -1,6 +1,7 @@
 // A view of the store in which each episode is at its own key, whether it is a single record or folded into one file (R23). The folded
 // file is the truth: a single record beside it is a leftover, or was written late by a delayed process.
 import type { EpisodeRecord } from '../../spec/records/episode.js';
+import type { EvaluationResult } from '../../spec/records/evaluation-records.js';
 import { canonicalBytes } from '../records/canonical.js';
 import { inParallel } from '../../base/in-parallel.js';
 import {
@@ -11,7 +12,12 @@ import {
   singlesFolderOf,
   type StoredEpisode,
 } from './folded-episodes.js';
-import { episodesFolder, parseEpisodeKey } from '../objects/layout.js';
+import {
+  episodesFolder,
+  evaluationEpisodesFolder,
+  parseEpisodeKey,
+  parseEvaluationKey,
+} from '../objects/layout.js';
 import type { ObjectInfo, ObjectStore } from '../objects/object-store.js';
 import { compress } from '../records/record-codec.js';
 import { readRecord } from '../records/records.js';
@@ -86,6 +92,21 @@ export function withFoldedSteps(store: ObjectStore): ObjectStore {
   return withFoldedEpisodes(store, parseEpisodeKey);
 }
 
+/** A store as all readers open it: through `withFoldedEvaluations`. Code that folds needs `unfolded`: through any view, folded episodes look like single records. */
+export interface OpenedStore extends ObjectStore {
+  /** The store without the view. */
+  readonly unfolded: ObjectStore;
+}
+
+/** The view for the episodes of evaluations. Every opened store has it: many readers read evaluations, and none can forget it. */
+export function withFoldedEvaluations(unfolded: ObjectStore): OpenedStore {
+  const view = withFoldedEpisodes(unfolded, (key) => {
+    const { state, suite } = parseEvaluationKey(key) ?? {};
+    return state === undefined || suite === undefined ? null : { state, suite };
+  });
+  return { ...view, unfolded };
+}
+
 /** Episodes of a step in (slot, sample) order; empty if there are none. `run`: the run whose folder holds the step. */
 export async function readStepEpisodes(
   store: ObjectStore,
@@ -96,6 +117,14 @@ export async function readStepEpisodes(
   const folded = await readFolded(store, { run, step });
   if (folded) return [...folded.values()].map(({ record }) => record);
   return readEpisodesIn(withFoldedSteps(store), episodesFolder(run, step));
+}
+
+/** Episodes of an evaluation in slot order. */
+export async function readEvaluationEpisodes(
+  store: ObjectStore,
+  { result }: { result: Pick<EvaluationResult, 'state' | 'suite'> },
+): Promise<EpisodeRecord[]> {
+  return readEpisodesIn(store, evaluationEpisodesFolder(result.state, result.suite));
 }
 
 /** Episodes of a folder in (slot, sample) order. `view`: a view with folded episodes at their own keys. */

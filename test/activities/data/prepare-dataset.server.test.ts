@@ -11,7 +11,7 @@ import { readDatasetItems, requirePrepared } from '../../../src/data/prepared-da
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import type { Task } from '../../../src/spec/records/task.js';
 import { parseRunSpec } from '../../../src/spec/spec-input.js';
-import type { OpenedStore } from '../../../src/store/evaluations/folded-evaluations.js';
+import type { OpenedStore } from '../../../src/store/runs/episodes.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { observationFrame, startScriptedServer } from '../../environments/scripted-server.js';
 import { counterTask, startCounterServer, token } from '../../environments/stand-in.js';

@@ -13,7 +13,7 @@ import type { Exclusion } from '../../../src/data/task-selection.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import type { Demonstration } from '../../../src/spec/records/task.js';
 import { parseDatasetSpec } from '../../../src/spec/dataset-spec.js';
-import type { OpenedStore } from '../../../src/store/evaluations/folded-evaluations.js';
+import type { OpenedStore } from '../../../src/store/runs/episodes.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { counterTask, startCounterServer, token } from '../../environments/stand-in.js';
 import { longhaul } from '../../support/command-line.js';

@@ -8,10 +8,7 @@ import { evaluateState } from '../../../src/activities/evaluation/evaluate-state
 import type { NodeDeps } from '../../../src/activities/node-deps.js';
 import { collect } from '../../../src/store/collection/collection.js';
 import { findEvaluations } from '../../../src/store/collection/evaluated-steps.js';
-import {
-  type OpenedStore,
-  withFoldedEvaluations,
-} from '../../../src/store/evaluations/folded-evaluations.js';
+import { type OpenedStore, withFoldedEvaluations } from '../../../src/store/runs/episodes.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { evaluationEpisodesFolder } from '../../../src/store/objects/layout.js';
 import { openStore } from '../../../src/store/open-store.js';

@@ -12,10 +12,7 @@ import {
 } from '../../../src/store/objects/layout.js';
 import { adoptOrCreate, requireRecord } from '../../../src/store/records/records.js';
 import { openRunView } from '../../../src/store/runs/quarantine.js';
-import {
-  type OpenedStore,
-  withFoldedEvaluations,
-} from '../../../src/store/evaluations/folded-evaluations.js';
+import { type OpenedStore, withFoldedEvaluations } from '../../../src/store/runs/episodes.js';
 import { readRun } from '../../../src/store/runs/run-records.js';
 import {
   copy,

@@ -16,7 +16,7 @@ import { saveState, uploadCheckpoint } from '../../../src/activities/step/save-s
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
 import type { ForkSpec, RunSpec } from '../../../src/spec/run-spec.js';
 import { episodeKey } from '../../../src/store/objects/layout.js';
-import type { OpenedStore } from '../../../src/store/evaluations/folded-evaluations.js';
+import type { OpenedStore } from '../../../src/store/runs/episodes.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { lastCommittedStep, readState } from '../../../src/store/runs/run-records.js';

@@ -1,7 +1,7 @@
 // The results of activities go into the workflow's history: only figures for decisions, never data, however large a run is.
 import { describe, expect, it } from 'vitest';
 import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
-import { phaseAt, phasesOf } from '../../../src/activities/run/phases.js';
+import { phaseAt, phasesOf } from '../../../src/activities/run/step-settings.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
 import { evaluationResultKey, updateKey } from '../../../src/store/objects/layout.js';
 import { readRun } from '../../../src/store/runs/run-records.js';

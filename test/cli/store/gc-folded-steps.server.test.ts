@@ -10,7 +10,7 @@ import {
   sequenceKey,
   updateKey,
 } from '../../../src/store/objects/layout.js';
-import type { OpenedStore } from '../../../src/store/evaluations/folded-evaluations.js';
+import type { OpenedStore } from '../../../src/store/runs/episodes.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { readRecord, requireRecord } from '../../../src/store/records/records.js';

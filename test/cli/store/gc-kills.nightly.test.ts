@@ -1,7 +1,7 @@
 // A collection that is killed, or that loses its bucket between two writes, loses nothing that is needed, however often it happens.
 import { spawnSync } from 'node:child_process';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { OpenedStore } from '../../../src/store/evaluations/folded-evaluations.js';
+import type { OpenedStore } from '../../../src/store/runs/episodes.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { run } from '../../activities/fixture.js';
 import { seededRandom } from '../../chaos/random.js';

@@ -18,7 +18,7 @@ import {
   runKey,
   updateKey,
 } from '../../../src/store/objects/layout.js';
-import type { OpenedStore } from '../../../src/store/evaluations/folded-evaluations.js';
+import type { OpenedStore } from '../../../src/store/runs/episodes.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { readRun, readState, readUpdate } from '../../../src/store/runs/run-records.js';

@@ -2,13 +2,17 @@
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { EpisodeRecord } from '../../../src/spec/records/episode.js';
-import { withFoldedEvaluations } from '../../../src/store/evaluations/folded-evaluations.js';
+import {
+  readEpisodesIn,
+  readStepEpisodes,
+  withFoldedEvaluations,
+  withFoldedSteps,
+} from '../../../src/store/runs/episodes.js';
 import { openDirectoryStore } from '../../../src/store/objects/directory-store.js';
 import { planKey } from '../../../src/store/objects/layout.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { readRecord } from '../../../src/store/records/records.js';
-import { readEpisodesIn, readStepEpisodes, withFoldedSteps } from '../../../src/store/runs/episodes.js';
 import {
   encodeFolded,
   type EpisodesPlace,

@@ -15,7 +15,7 @@ import { startTemporal, type TestTemporal, type TestTemporalOptions } from '../s
 import { Stuck, until } from '../until.js';
 import { WorkerProcess } from '../worker-process.js';
 import type { RunSpec } from '../../../src/spec/run-spec.js';
-import type { OpenedStore } from '../../../src/store/evaluations/folded-evaluations.js';
+import type { OpenedStore } from '../../../src/store/runs/episodes.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { statusQuery } from '../../../src/workflows/messages.js';
 import type { trainingRun, TrainingResult } from '../../../src/workflows/run/training-run.js';

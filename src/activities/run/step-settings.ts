@@ -1,5 +1,6 @@
-// Finds the phase of a step, using only the spec.
+// What the spec says of a step: its phase, and its settings, where an Update may have set another value during the run (R21).
 import type { PhaseSpan } from '../contracts.js';
+import type { ControlState } from '../../spec/records/control-records.js';
 import type { RunSpec, SftPhaseSpec } from '../../spec/run-spec.js';
 import { stepsOf } from '../../spec/warm-start.js';
 
@@ -26,4 +27,17 @@ export function phasesOf(spec: RunSpec): PhaseSpan[] {
     ...spec.warm_start.map((phase) => span(phase.name, 'sft', stepsOf(phase))),
     span('grpo', 'grpo', spec.trainer.max_training_steps),
   ];
+}
+
+/** The settings of a GRPO step. Supervised steps are not affected: they have their own settings in the spec. */
+export function settingsUnder(
+  { generator, trainer }: RunSpec,
+  control: ControlState,
+): Pick<RunSpec, 'generator' | 'trainer'> {
+  return { generator: replaced(generator, control), trainer: replaced(trainer, control) };
+}
+
+function replaced<Part extends object>(part: Part, control: ControlState): Part {
+  const set = Object.entries(control).filter(([name, value]) => name in part && value !== null);
+  return { ...part, ...Object.fromEntries(set) };
 }
