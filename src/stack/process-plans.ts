@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Connection } from '@temporalio/client';
+import { httpRequest } from '../base/http-request.js';
 import { servingFile } from '../workers/follower/follower-config.js';
 import { placesForNode } from '../workers/node/server-capacity.js';
 import { temporalServerArguments } from '../workers/temporal/temporal-server.js';
@@ -190,6 +191,6 @@ function servesFrom(folder: string): number | null {
 }
 
 async function answers(url: string): Promise<boolean> {
-  await fetch(url, { signal: AbortSignal.timeout(1_000) });
+  await httpRequest(url, { timeoutMs: 1_000, redirect: 'follow' });
   return true;
 }

@@ -1,6 +1,7 @@
 // Probes for everything that a run needs. Each probe answers in seconds; a failed one says how to fix the problem.
 import { statfs } from 'node:fs/promises';
 import type { Client } from '@temporalio/client';
+import { httpRequest, type NoAnswer } from '../../base/http-request.js';
 import { withoutKnownSecrets } from '../../base/known-secrets.js';
 import { openStore, probeStore } from '../../store/open-store.js';
 import type { TemporalConfig } from '../../workers/process/config.js';
@@ -128,21 +129,16 @@ export async function probeEnvironments(
   headers: Readonly<Record<string, string>> = {},
 ): Promise<string> {
   const health = new URL('health', url.endsWith('/') ? url : `${url}/`);
-  let response: Response;
-  try {
-    const signal = AbortSignal.timeout(answerWithinMs);
-    // A redirect could take the headers to another host.
-    const redirect = Object.keys(headers).length === 0 ? 'follow' : 'error';
-    response = await fetch(health, { headers, redirect, signal });
-  } catch (error) {
-    const cause = error instanceof Error && error.cause instanceof Error ? error.cause : (error as Error);
-    throw new Error(
-      `no environment server answers at ${health.href} (${cause.message}): start it, or correct the url in the spec`,
-      {
-        cause: error,
-      },
-    );
-  }
+  // A redirect could take the headers to another host.
+  const redirect = Object.keys(headers).length === 0 ? 'follow' : 'error';
+  const response = await httpRequest(health, { headers, redirect, timeoutMs: answerWithinMs }).catch(
+    (error: NoAnswer) => {
+      throw new Error(
+        `no environment server answers at ${health.href} (${error.message}): start it, or correct the url in the spec`,
+        { cause: error },
+      );
+    },
+  );
   if (!response.ok) throw new Error(`${health.href} answers ${response.status}: is it an OpenEnv server?`);
   return `${url} is healthy`;
 }

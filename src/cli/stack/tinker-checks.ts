@@ -1,5 +1,6 @@
 // What `longhaul doctor` says of a Tinker server: the probes of `engine/tinker/probes.ts`, in words, with what to do about each finding.
 import { readFile } from 'node:fs/promises';
+import { httpRequest } from '../../base/http-request.js';
 import { keepSecret, withoutKnownSecrets } from '../../base/known-secrets.js';
 import {
   PolicyServerDenied,
@@ -189,8 +190,8 @@ export function aboutNumbers(found: NumbersFound, said: Said<'numbered'>): Verdi
 /** Whether this is SkyRL's server, by the name at its root. False if nothing answers there. */
 export async function isSkyrl(url: string): Promise<boolean> {
   try {
-    const answer = await fetch(new URL('/', url), { signal: AbortSignal.timeout(rootWithinMs) });
-    const { name } = (await answer.json()) as { name?: unknown };
+    const answer = await httpRequest(new URL('/', url), { timeoutMs: rootWithinMs });
+    const { name } = JSON.parse(answer.text) as { name?: unknown };
     return name === 'Tinker API Mock';
   } catch {
     return false;

@@ -1,4 +1,5 @@
 // What can come of a call to a Tinker server other than an answer. Each error says what a caller may do next.
+import type { NoAnswer } from '../../base/http-request.js';
 
 /** The server no longer has the model: it restarted, or the model expired or was unloaded. */
 export class ModelLost extends Error {
@@ -43,22 +44,11 @@ export function isTurnedAway(error: unknown): boolean {
   return kinds.some((kind) => error instanceof kind);
 }
 
-/** Socket and name-lookup errors before a connection was made. */
-const beforeConnection = [
-  'ECONNREFUSED',
-  'EAI_AGAIN',
-  'EHOSTUNREACH',
-  'ENETUNREACH',
-  'ENOTFOUND',
-  'UND_ERR_CONNECT_TIMEOUT',
-];
-
-/** The error for a `fetch` that threw. */
-export function lostCall(url: string, path: string, error: unknown): NotConnected | InDoubt {
-  const cause = (error as { cause?: { code?: string; message?: string } }).cause;
-  if (beforeConnection.includes(cause?.code ?? ''))
-    return new NotConnected(`no Tinker server answers at ${url} (${cause?.message || cause?.code})`);
-  return new InDoubt(`${path} was not answered: ${cause?.message ?? (error as Error).message}`);
+/** The error for a call without an answer. */
+export function lostCall(url: string, path: string, error: NoAnswer): NotConnected | InDoubt {
+  return error.wasNotSent
+    ? new NotConnected(`no Tinker server answers at ${url} (${error.message})`)
+    : new InDoubt(`${path} was not answered: ${error.message}`);
 }
 
 /** The error for an answer with `status` 300 or above. */

@@ -1,5 +1,7 @@
 // Calls of a Tinker server. A training or sampling request is submitted, gets an id at once, and its result is waited for separately.
 import { setTimeout as sleep } from 'node:timers/promises';
+import { awakeNow } from '../../base/awake-clock.js';
+import { type HttpAnswer, type HttpRequest, httpRequest, NoAnswer } from '../../base/http-request.js';
 import { Backoff, type BackoffRange } from '../../base/backoff.js';
 import {
   failedCall,
@@ -218,41 +220,38 @@ export class TinkerClient {
   ): Promise<{ status: number; value: unknown }> {
     const { url, key } = this.options;
     const binary = body instanceof Uint8Array;
-    const deadline = AbortSignal.timeout(timeoutMs);
-    const within = signal ? AbortSignal.any([signal, deadline]) : deadline;
     try {
-      let answer = await fetch(`${url}/api/v1${path}`, {
-        method,
+      const answer = await follow(`${url}/api/v1${path}`, {
+        ...{ method, timeoutMs, signal },
         headers: {
           'Content-Type': binary ? 'application/x-protobuf' : 'application/json',
           ...(key === undefined ? {} : { 'X-API-Key': key }),
         },
         ...(body === undefined ? {} : { body: binary ? Buffer.from(body) : JSON.stringify(body) }),
-        // A server of another origin must not get the key.
-        redirect: 'manual',
-        signal: within,
       });
-      if (answer.status >= 300 && answer.status < 400) answer = await follow(answer, key, within);
-      const bytes = new Uint8Array(await answer.arrayBuffer());
       const type = answer.headers.get('content-type') ?? '';
       const isBinary = type.startsWith('application/x-protobuf') || (isFile && answer.ok);
-      return { status: answer.status, value: isBinary ? bytes : parsed(bytes, answer.ok) };
+      return { status: answer.status, value: isBinary ? answer.bytes : parsed(answer) };
     } catch (error) {
-      signal?.throwIfAborted();
-      if (deadline.aborted && path === '/retrieve_future') return { status: 408, value: null };
+      if (!(error instanceof NoAnswer)) throw error;
+      if (error.reason === 'timeout' && path === '/retrieve_future') return { status: 408, value: null };
       throw lostCall(url, path, error);
     }
   }
 }
 
-/** Follows a download's redirects. `key` goes to the server's own origin alone. */
-async function follow(first: Response, key: string | undefined, signal: AbortSignal): Promise<Response> {
-  const own = new URL(first.url).origin;
-  let answer = first;
+/** Follows a download's redirects. The headers, which hold the key, go to the server's own origin alone. */
+async function follow(url: string, request: HttpRequest): Promise<HttpAnswer> {
+  const { timeoutMs, signal } = request;
+  const until = awakeNow() + timeoutMs;
+  const { origin } = new URL(url);
+  let at = new URL(url);
+  let answer = await httpRequest(at, { ...request, redirect: 'manual' });
   for (let hops = 0; answer.status >= 300 && answer.status < 400 && hops < mostRedirects; hops++) {
-    const to = new URL(answer.headers.get('location') ?? '', answer.url);
-    const headers = to.origin === own && key !== undefined ? { 'X-API-Key': key } : {};
-    answer = await fetch(to, { headers, redirect: 'manual', signal });
+    at = new URL(answer.headers.get('location') ?? '', at);
+    const headers = at.origin === origin ? request.headers : {};
+    const leftMs = Math.max(1, until - awakeNow());
+    answer = await httpRequest(at, { headers, timeoutMs: leftMs, signal, redirect: 'manual' });
   }
   return answer;
 }
@@ -269,8 +268,7 @@ function callEvery(ms: number, act: () => void): () => void {
 /** A body that should be JSON and is not, such as a proxy's page. */
 const unreadable = Symbol('unreadable');
 
-function parsed(bytes: Uint8Array, ok: boolean): unknown {
-  const text = Buffer.from(bytes).toString();
+function parsed({ ok, text }: HttpAnswer): unknown {
   try {
     return text === '' ? null : JSON.parse(text);
   } catch {

@@ -6,6 +6,7 @@ import { isObject } from '../../base/json.js';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { awakeNow } from '../../base/awake-clock.js';
 import { Backoff } from '../../base/backoff.js';
+import type { NoAnswer } from '../../base/http-request.js';
 import { withoutKnownSecrets } from '../../base/known-secrets.js';
 import type { EnvironmentReason } from '../../spec/records/episode.js';
 import { EnvironmentError } from '../environment.js';
@@ -48,7 +49,11 @@ export class InstanceApi {
         const answer = await this.#ask('POST', '/reset', {}, resetMs, signal);
         return awakeNow() < giveUpAt && [502, 503].includes(answer.status) ? null : answer;
       } catch (error) {
-        if (awakeNow() >= giveUpAt || !wasNotSent(error)) throw error;
+        if (
+          awakeNow() >= giveUpAt ||
+          !(error instanceof EnvironmentError && (error.cause as NoAnswer).wasNotSent)
+        )
+          throw error;
         return null;
       }
     };
@@ -188,20 +193,6 @@ export class InstanceApi {
     const newer = await this.orchestrator.runnerToken(token);
     return newer === token ? answer : ask(newer);
   }
-}
-
-/** True if no connection was made. */
-function wasNotSent(error: unknown): boolean {
-  const { cause } = error as { cause?: { cause?: { code?: unknown } } };
-  const codes = [
-    'ECONNREFUSED',
-    'ENOTFOUND',
-    'EAI_AGAIN',
-    'EHOSTUNREACH',
-    'ENETUNREACH',
-    'UND_ERR_CONNECT_TIMEOUT',
-  ];
-  return codes.includes(String(cause?.cause?.code));
 }
 
 function refused({ id }: Instance, reason: EnvironmentReason, words: string): EnvironmentError {

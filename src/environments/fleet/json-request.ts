@@ -1,6 +1,6 @@
 // One HTTP request with a JSON answer, sent once.
 import { writeJson } from '../../base/json.js';
-import { awakeLimit } from '../../base/awake-clock.js';
+import { httpRequest, NoAnswer } from '../../base/http-request.js';
 import { withoutKnownSecrets } from '../../base/known-secrets.js';
 import { EnvironmentError } from '../environment.js';
 
@@ -22,30 +22,23 @@ interface JsonRequest {
 /** Rejects with `EnvironmentError` `unavailable` (`connect`, `timeout`) if no whole answer came, or with the signal's reason. */
 export async function jsonRequest(request: JsonRequest): Promise<FleetAnswer> {
   const { method, url, headers, body, timeoutMs, signal } = request;
-  const limit = awakeLimit(timeoutMs);
-  const stop = signal ? AbortSignal.any([signal, limit.signal]) : limit.signal;
   try {
-    const response = await fetch(url, {
-      method,
-      headers: { ...headers, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
+    const answer = await httpRequest(url, {
+      ...{ method, headers, timeoutMs, signal },
       ...(body === undefined ? {} : { body: writeJson(body) }),
-      signal: stop,
-      redirect: 'error',
     });
-    return { status: response.status, body: parsed(await response.text()) };
+    return { status: answer.status, body: parsed(answer.text) };
   } catch (error) {
-    signal?.throwIfAborted();
-    if (limit.signal.aborted)
-      throw unanswered('timeout', `${method} ${url} has no answer within ${timeoutMs / 1000} s`, error);
-    const { cause = error } = error as Error;
-    throw unanswered('connect', `${method} ${url}: ${(cause as Error).message}`, error);
-  } finally {
-    limit.callOff();
+    if (!(error instanceof NoAnswer)) throw error;
+    const asked = `${method} ${url}`;
+    const message = withoutKnownSecrets(
+      error.reason === 'timeout'
+        ? `${asked} has no answer within ${timeoutMs / 1000} s`
+        : `${asked}: ${error.message}`,
+    );
+    const reason = error.reason === 'timeout' ? 'timeout' : 'connect';
+    throw new EnvironmentError('unavailable', reason, message, { cause: error });
   }
-}
-
-function unanswered(reason: 'connect' | 'timeout', message: string, cause: unknown): EnvironmentError {
-  return new EnvironmentError('unavailable', reason, withoutKnownSecrets(message), { cause });
 }
 
 function parsed(text: string): unknown {

@@ -3,7 +3,7 @@
 // keep no world between requests, and other clients may have reset it. The server's bare 500 is an exception of the environment; a proxy
 // says 502, 503 or 504.
 import { isObject, numberIn, writeJson } from '../../base/json.js';
-import { awakeLimit } from '../../base/awake-clock.js';
+import { httpRequest, type NoAnswer } from '../../base/http-request.js';
 import { EnvironmentError } from '../environment.js';
 import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
 import { parseServerJson } from './server-json.js';
@@ -94,34 +94,20 @@ export class HttpConnection implements OpenEnvConnection {
   }
 
   async #send(call: 'reset' | 'step' | 'state', body: unknown, timeoutMs: number): Promise<ReplyFrame> {
-    const limit = awakeLimit(timeoutMs);
-    let status: number;
-    let text: string;
-    try {
-      const answer = await fetch(`${this.url.replace(/\/+$/, '')}/${call}`, {
-        // A redirect could take the headers to another host.
-        redirect: 'error',
-        method: body === undefined ? 'GET' : 'POST',
-        headers: { ...this.headers, 'Content-Type': 'application/json' },
-        ...(body === undefined ? {} : { body: writeJson(body) }),
-        signal: AbortSignal.any([this.#ending.signal, limit.signal]),
-      });
-      status = answer.status;
-      text = this.censor(await answer.text());
-    } catch (error) {
+    const answer = await httpRequest(`${this.url.replace(/\/+$/, '')}/${call}`, {
+      ...{ headers: this.headers, timeoutMs, signal: this.#ending.signal },
+      ...(body === undefined ? {} : { body: writeJson(body) }),
+    }).catch((error: NoAnswer) => {
       this.#isLost = true;
-      if (!this.#ended && limit.signal.aborted)
-        throw new EnvironmentError(
-          'unavailable',
-          'timeout',
-          `the environment server ${this.url} did not answer within ${timeoutMs} ms`,
-        );
-      const { message, cause } = error as { message: string; cause?: { message?: string } };
-      throw this.#lost(`does not answer: ${cause?.message || message}`, call);
-    } finally {
-      limit.callOff();
-    }
-    return this.#replyOf(call, status, text);
+      if (this.#ended || error.reason !== 'timeout')
+        throw this.#lost(`does not answer: ${error.message}`, call);
+      throw new EnvironmentError(
+        'unavailable',
+        'timeout',
+        `the environment server ${this.url} did not answer within ${timeoutMs} ms`,
+      );
+    });
+    return this.#replyOf(call, answer.status, this.censor(answer.text));
   }
 
   #replyOf(call: string, status: number, text: string): ReplyFrame {

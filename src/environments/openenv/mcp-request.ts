@@ -1,6 +1,6 @@
 // One request to a server's `POST /mcp`, which speaks JSON-RPC 2.0.
 import { isObject, writeJson } from '../../base/json.js';
-import { awakeLimit } from '../../base/awake-clock.js';
+import { httpRequest } from '../../base/http-request.js';
 import { parseServerJson } from './server-json.js';
 import { textOf } from '../tool-results.js';
 
@@ -15,20 +15,12 @@ export async function askMcp(
   params: Record<string, unknown>,
   timeoutMs: number,
 ): Promise<McpAnswer> {
-  const limit = awakeLimit(timeoutMs);
-  try {
-    const answer = await fetch(`${url.replace(/\/+$/, '')}/mcp`, {
-      // A redirect could take the headers to another host.
-      ...{ redirect: 'error', method: 'POST', signal: limit.signal },
-      headers: { ...headers, 'Content-Type': 'application/json' },
-      body: writeJson({ jsonrpc: '2.0', id: 1, method, params }),
-    });
-    const reply = answer.ok ? parseServerJson(await answer.text()) : null;
-    if (isObject(reply) && isObject(reply.result)) return { result: reply.result };
-    if (!isObject(reply) || !isObject(reply.error)) throw new Error(`/mcp answers ${answer.status}`);
-    const { code, message, data } = reply.error;
-    return { code: Number(code), message: textOf(message, 'no message'), data: isObject(data) ? data : {} };
-  } finally {
-    limit.callOff();
-  }
+  const answer = await httpRequest(`${url.replace(/\/+$/, '')}/mcp`, {
+    ...{ headers, timeoutMs, body: writeJson({ jsonrpc: '2.0', id: 1, method, params }) },
+  });
+  const reply = answer.ok ? parseServerJson(answer.text) : null;
+  if (isObject(reply) && isObject(reply.result)) return { result: reply.result };
+  if (!isObject(reply) || !isObject(reply.error)) throw new Error(`/mcp answers ${answer.status}`);
+  const { code, message, data } = reply.error;
+  return { code: Number(code), message: textOf(message, 'no message'), data: isObject(data) ? data : {} };
 }

@@ -1,7 +1,7 @@
 // What is known of one OpenEnv server, found out by asking: its transport, its contract, and whether it is up. All versions of OpenEnv share the
 // envelope of observation, reward and done; they differ in how a session is reached and in what an action is.
 import { isObject, writeJson } from '../../base/json.js';
-import { awakeLimit } from '../../base/awake-clock.js';
+import { type HttpAnswer, httpRequest, NoAnswer } from '../../base/http-request.js';
 import { withoutSecrets } from '../../base/secrets.js';
 import type { ToolSpec } from '../../spec/records/task.js';
 import { EnvironmentError } from '../environment.js';
@@ -259,33 +259,15 @@ export class OpenEnvServer {
   }
 
   /** Throws `EnvironmentError` `unavailable` if no answer comes. Redirects could take the headers to another host. */
-  async get(
-    path: string,
-    timeoutMs: number,
-    signal?: AbortSignal,
-  ): Promise<{ status: number; text: string }> {
+  async get(path: string, timeoutMs: number, signal?: AbortSignal): Promise<HttpAnswer> {
     const { url, headers = {} } = this.options;
-    const limit = awakeLimit(timeoutMs);
+    const redirect = this.options.headers ? 'error' : 'follow';
     try {
-      const answer = await fetch(`${url.replace(/\/+$/, '')}${path}`, {
-        headers,
-        redirect: this.options.headers ? 'error' : 'follow',
-        signal: signal ? AbortSignal.any([signal, limit.signal]) : limit.signal,
-      });
-      return { status: answer.status, text: await answer.text() };
+      return await httpRequest(`${url.replace(/\/+$/, '')}${path}`, { headers, redirect, timeoutMs, signal });
     } catch (error) {
-      signal?.throwIfAborted();
-      const { message, cause } = error as { message: string; cause?: { message?: string } };
-      throw new EnvironmentError(
-        'unavailable',
-        'connect',
-        `${url} does not answer: ${cause?.message || message}`,
-        {
-          cause: error,
-        },
-      );
-    } finally {
-      limit.callOff();
+      if (!(error instanceof NoAnswer)) throw error;
+      const words = `${url} does not answer: ${error.message}`;
+      throw new EnvironmentError('unavailable', 'connect', words, { cause: error });
     }
   }
 }

@@ -1,7 +1,7 @@
 // Reads the tasks that a server of OpenEnv 0.4.1 or later lists itself, page by page. Their form is the environment's own; a reset with `split` and
 // `index` selects one.
 import { isObject, numberIn, writeJson } from '../../base/json.js';
-import { awakeLimit } from '../../base/awake-clock.js';
+import { httpRequest, NoAnswer } from '../../base/http-request.js';
 import { textOf } from '../tool-results.js';
 import { parseServerJson } from './server-json.js';
 
@@ -92,25 +92,20 @@ class TaskServer {
 
   /** Posts `data`, or gets without it. `body` is undefined if the answer is not JSON. */
   async ask(path: string, data?: Record<string, unknown>): Promise<{ status: number; body: unknown }> {
-    const limit = awakeLimit(answerWithinMs);
     try {
-      const answer = await fetch(`${this.url}${path}`, {
-        // A redirect could take the headers to another host.
-        redirect: 'error',
-        method: data === undefined ? 'GET' : 'POST',
-        headers: { ...this.headers, 'Content-Type': 'application/json' },
+      const answer = await httpRequest(`${this.url}${path}`, {
+        ...{ headers: this.headers, timeoutMs: answerWithinMs, signal: this.signal },
         ...(data === undefined ? {} : { body: writeJson(data) }),
-        signal: AbortSignal.any([this.signal, limit.signal]),
+        maxBytes: this.maxBytes - this.#bytes,
       });
-      return { status: answer.status, body: await this.#bodyOf(answer) };
+      this.#bytes += answer.bytes.length;
+      return { status: answer.status, body: parsed(answer.text) };
     } catch (error) {
-      this.signal.throwIfAborted();
-      if (error instanceof TooLarge) throw error;
-      const { message, cause } = error as { message: string; cause?: { message?: string } };
-      const why = limit.signal.aborted ? `not within ${answerWithinMs / 1000} s` : cause?.message || message;
+      if (!(error instanceof NoAnswer)) throw error;
+      if (error.reason === 'size')
+        throw new Error(`${this.url} lists more than ${this.maxBytes} bytes of tasks`, { cause: error });
+      const why = error.reason === 'timeout' ? `not within ${answerWithinMs / 1000} s` : error.message;
       throw new Error(`${this.url}${path} does not answer: ${why}`, { cause: error });
-    } finally {
-      limit.callOff();
     }
   }
 
@@ -127,24 +122,16 @@ class TaskServer {
       : '';
     return new Error(`${this.url} gives no tasks of "${split}" (${status}${detailIn(body)})${known}`);
   }
-
-  async #bodyOf(answer: Response): Promise<unknown> {
-    const pieces: Uint8Array[] = [];
-    for await (const piece of (answer.body ?? []) as AsyncIterable<Uint8Array>) {
-      this.#bytes += piece.length;
-      if (this.#bytes > this.maxBytes)
-        throw new TooLarge(`${this.url} lists more than ${this.maxBytes} bytes of tasks`);
-      pieces.push(piece);
-    }
-    try {
-      return parseServerJson(Buffer.concat(pieces).toString('utf8'));
-    } catch {
-      return undefined;
-    }
-  }
 }
 
-class TooLarge extends Error {}
+/** Undefined if the text is not JSON. */
+function parsed(text: string): unknown {
+  try {
+    return parseServerJson(text);
+  } catch {
+    return undefined;
+  }
+}
 
 const promptFields = ['prompt', 'user_prompt', 'instruction', 'question', 'problem'];
 const keyFields = ['task_key', 'key', 'task_id', 'id'];

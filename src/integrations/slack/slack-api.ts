@@ -1,9 +1,9 @@
 // The calls to Slack that a thread needs, through Slack's own client. Each call is tried once and ends within its deadline. The thread
 // decides when to try again, because only it knows whether a message may already exist.
-import { LogLevel, WebClient, type Logger } from '@slack/web-api';
+import { type FetchFunction, LogLevel, WebClient, type Logger } from '@slack/web-api';
+import { httpRequest } from '../../base/http-request.js';
 import { withoutSecrets } from '../../base/secrets.js';
 import type { MessageBlock } from './blocks.js';
-import { deadlineFetch } from './deadline-fetch.js';
 import { pause } from './pause.js';
 import { failureOf, type Names, SlackCallFailed, type SlackFailure } from './slack-failure.js';
 
@@ -50,6 +50,8 @@ interface Identity {
 
 const eventType = 'longhaul_run_event';
 const callTimeoutMs = 10_000;
+/** Larger than any page of messages. */
+const largestAnswerBytes = 32 << 20;
 /** Slack recommends at most 200, and returns fewer to some apps. */
 const pageSize = 200;
 const pagingPatienceMs = 10 * 60_000;
@@ -255,10 +257,18 @@ export class SlackApi {
       // The client would repeat a post whose answer was lost, and so post twice. It would also sleep for as long as Slack asks.
       retryConfig: { retries: 0 },
       rejectRateLimitedCalls: true,
-      fetch: deadlineFetch(deadlineMs, this.stop),
-      timeout: deadlineMs,
+      // The client's own time limit does not cover the body.
+      fetch: (url, init) => this.fetch(url, init, deadlineMs),
       logger: silence,
     });
+  }
+
+  private async fetch(...[url, init, timeoutMs]: [...Parameters<FetchFunction>, number]): Promise<Response> {
+    const { signal: _own, ...request } = init ?? {};
+    const limits = { timeoutMs, signal: this.stop, maxBytes: largestAnswerBytes };
+    const { status, headers, bytes } = await httpRequest(url, { ...request, ...limits });
+    // A response with one of these statuses must not have a body.
+    return new Response([204, 205, 304].includes(status) ? null : bytes, { status, headers });
   }
 
   private names(): Names {

@@ -2,8 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { awakeNow } from '../../../base/awake-clock.js';
 import { Backoff } from '../../../base/backoff.js';
+import { httpRequest, NoAnswer } from '../../../base/http-request.js';
 import { keepSecret, withoutKnownSecrets } from '../../../base/known-secrets.js';
-import { joinSignals } from '../../../base/releasable-abort-signal.js';
 import { InvalidSpec } from '../../../spec/invalid-spec.js';
 import type { TeacherSpec } from '../../../spec/dataset-spec.js';
 import { type BadReply, type ChatReply, readReply } from './chat-reply.js';
@@ -83,16 +83,12 @@ export class ChatEndpoint {
   ): Promise<ChatReply | BadReply | { problem: string; waitMs: number }> {
     const { model, temperature, max_generate_length: limit } = this.teacher;
     const lengthName = this.#lengthName;
-    const ended = joinSignals([signal, AbortSignal.timeout(answerWithinMs)]);
     try {
-      const response = await fetch(`${this.teacher.url.replace(/\/+$/, '')}/chat/completions`, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json', ...authorization(this.teacher) },
+      const response = await httpRequest(`${this.teacher.url.replace(/\/+$/, '')}/chat/completions`, {
+        ...{ headers: authorization(this.teacher), timeoutMs: answerWithinMs, signal },
         body: JSON.stringify({ model, messages, temperature, stream: false, [lengthName]: limit }),
-        signal: ended.signal,
-        redirect: 'error',
       });
-      const text = await response.text();
+      const { text } = response;
       const shown = withoutKnownSecrets(`${response.status} ${text}`).slice(0, 300);
       if (response.ok) return readReply(text);
       if (response.status === 429 || response.status >= 500) {
@@ -108,12 +104,8 @@ export class ChatEndpoint {
       }
       throw new RefusedConversation(shown);
     } catch (error) {
-      signal.throwIfAborted();
-      if (error instanceof InvalidSpec || error instanceof RefusedConversation) throw error;
-      const { cause, message } = error as Error;
-      return { problem: cause instanceof Error ? cause.message : message, waitMs: 0 };
-    } finally {
-      ended.release();
+      if (!(error instanceof NoAnswer)) throw error;
+      return { problem: error.message, waitMs: 0 };
     }
   }
 }
@@ -125,20 +117,16 @@ export async function refuseSilentTeacher(teacher: TeacherSpec, signal: AbortSig
   const until = awakeNow() + reachedWithinMs;
   const backoff = new Backoff(pauses);
   for (;;) {
-    const limit = joinSignals([signal, AbortSignal.timeout(reachedWithinMs)]);
     try {
-      const url = `${teacher.url.replace(/\/+$/, '')}/models`;
-      await fetch(url, { redirect: 'manual', headers: authorization(teacher), signal: limit.signal });
+      await httpRequest(`${teacher.url.replace(/\/+$/, '')}/models`, {
+        headers: authorization(teacher),
+        ...{ redirect: 'manual', timeoutMs: reachedWithinMs, signal },
+      });
       return;
     } catch (error) {
-      signal.throwIfAborted();
-      if (error instanceof InvalidSpec) throw error;
-      const { cause, message } = error as Error;
-      const reason = cause instanceof Error ? cause.message : message;
-      if (awakeNow() > until)
-        throw badTeacher('url', `${teacher.url} does not answer: ${reason}`, 'start it, or correct the url');
-    } finally {
-      limit.release();
+      if (!(error instanceof NoAnswer)) throw error;
+      const problem = `${teacher.url} does not answer: ${error.message}`;
+      if (awakeNow() > until) throw badTeacher('url', problem, 'start it, or correct the url');
     }
     await sleep(backoff.next(), undefined, { signal });
   }
