@@ -1,4 +1,5 @@
 // Waits that end early.
+import { setTimeout as sleep } from 'node:timers/promises';
 
 /** Returns the promise's result; rejects with the signal's reason as soon as the signal aborts. */
 export async function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
@@ -16,4 +17,10 @@ export async function abortable<T>(promise: Promise<T>, signal: AbortSignal): Pr
     promise.catch(() => undefined);
     aborted.catch(() => undefined);
   }
+}
+
+/** Throws the signal's reason as soon as the signal aborts. */
+export async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  signal.throwIfAborted();
+  if (ms > 0) await sleep(ms, undefined, { signal }).catch(() => signal.throwIfAborted());
 }

@@ -3,9 +3,23 @@ import type { Digest } from '../spec/records/parts.js';
 import type { Task, ToolSpec } from '../spec/records/task.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
 import type { EnvironmentBackend } from './environment.js';
-import type { MadeSessions } from './openenv/made-sessions.js';
-import type { ServerFacts } from './openenv/server-facts.js';
 import type { Semaphore } from './semaphore.js';
+
+/** A session that its server keeps until it is closed. */
+export interface KeptSession {
+  url: string;
+  id: string;
+  /** Name of the variable with the server's headers. */
+  headers_env?: string;
+}
+
+/** Outlives this process: the next one closes the sessions that this one leaves. */
+export interface SessionNotes {
+  /** Resolves when the session is noted; rejects if it cannot be. */
+  add(session: KeptSession): Promise<void>;
+  /** Asks the server until it answers, for about an hour; then the next process does. Never rejects. */
+  close(session: KeptSession, headers: Readonly<Record<string, string>>): Promise<void>;
+}
 
 /** What a node has for all of its environments. */
 export interface EnvironmentHost {
@@ -13,7 +27,7 @@ export interface EnvironmentHost {
   url: string | null;
   token?: string;
   /** Sessions that outlive their sockets are noted here. */
-  made?: MadeSessions;
+  made?: SessionNotes;
   /** No other running process has this name; `folder` outlives this one. Absent: nobody cleans up after a kill. */
   owner?: { name: string; folder: string };
   /** Code of a verifier, by its sha256. */
@@ -30,9 +44,20 @@ export interface Refusal {
 }
 
 /** What distinguishes an environment from others with the same tasks. */
-export type EnvironmentFacts = Pick<ServerFacts, 'tools' | 'name' | 'version' | 'reward_rule'> & {
-  contract: ServerFacts['contract'] | 'fleet';
-};
+export interface EnvironmentFacts {
+  /** The protocol that we use with it. */
+  contract: 'openenv/tools' | 'openenv/gym' | 'fleet';
+  /** Sorted by name; null if they cannot be asked for without an episode, or it lists none. */
+  tools: readonly ToolSpec[] | null;
+  /** Null if it gives none. */
+  name: string | null;
+  version: string | null;
+  /**
+   * How an episode is graded. `grade`: by a frame that asks for the grade. Otherwise the last observation's reward is the grade: `reward`
+   * if the first observation already has one, `later_reward` if not. Null if none of the tasks can be opened.
+   */
+  reward_rule: 'grade' | 'reward' | 'later_reward' | null;
+}
 
 interface Asking {
   timeoutMs: number;

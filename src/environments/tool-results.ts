@@ -26,6 +26,25 @@ export function readTools(tools: unknown): ToolSpec[] {
   return [...named.values()];
 }
 
+/** Servers may give a cursor again, or new ones for ever. */
+const maxToolPages = 1000;
+
+/** Reads a list page by page. `ask` returns the page of the parameters, `listed`: how many tools the pages before it had. */
+export async function readToolPages(
+  ask: (params: Json, listed: number) => Promise<Json>,
+): Promise<ToolSpec[]> {
+  const listed: unknown[] = [];
+  const cursors = new Set<unknown>();
+  for (let params: Json = {}; ;) {
+    const { tools, nextCursor, next_cursor } = await ask(params, listed.length);
+    if (Array.isArray(tools)) listed.push(...(tools as unknown[]));
+    const cursor = nextCursor ?? next_cursor ?? '';
+    if (cursor === '' || cursors.has(cursor) || cursors.size >= maxToolPages) return readTools(listed);
+    cursors.add(cursor);
+    params = { cursor };
+  }
+}
+
 /** What `readTools` leaves out of a list, in words; empty if it takes the whole list. */
 export function leftOutTools(tools: unknown): string[] {
   const counts = new Map<string, number>();
@@ -238,6 +257,3 @@ export function textOf(value: unknown, fallback: string): string {
 export function isReward(reward: unknown): reward is number | boolean {
   return typeof reward === 'boolean' || Number.isFinite(numberIn(reward));
 }
-
-/** The mean and the variance over a group must be finite numbers too. */
-export const maxReward = 1e100;

@@ -1,5 +1,5 @@
 // Waits for a store that is full or does not answer, in places where a failure would also lose other work in progress.
-import { setTimeout as sleep } from 'node:timers/promises';
+import { pause } from '../../base/abortable.js';
 import { mendsItself } from './repeated-failures.js';
 
 const firstPauseMs = 200;
@@ -31,7 +31,7 @@ export async function waitOutStore<T>(
       giveUpAt ??= Date.now() + limitMs;
       if (Date.now() + pauseMs > giveUpAt) throw error;
       onWait();
-      await sleep(pauseMs, undefined, { signal }).catch(() => signal.throwIfAborted());
+      await pause(pauseMs, signal);
     }
   }
 }

@@ -1,7 +1,7 @@
 // Fleet as an environment: each episode has an instance of its own, made for its task and deleted after it.
 import { setMaxListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { abortable } from '../../base/abortable.js';
+import { abortable, pause } from '../../base/abortable.js';
 import { awakeNow } from '../../base/awake-clock.js';
 import { Backoff } from '../../base/backoff.js';
 import type { Digest } from '../../spec/records/parts.js';
@@ -78,7 +78,7 @@ export function createFleetBackend(options: FleetOptions): EnvironmentBackend {
         if (error instanceof FullAccount) places.shrinkTo(instances.count);
         onWait?.(error.message);
       }
-      await sleep(pauses.next(), undefined, { signal }).catch(() => signal.throwIfAborted());
+      await pause(pauses.next(), signal);
     }
   }
 

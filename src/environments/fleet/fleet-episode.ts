@@ -2,12 +2,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { awakeNow } from '../../base/awake-clock.js';
 import { Backoff } from '../../base/backoff.js';
-import { episodeReward } from '../../rl/episode-reward.js';
 import type { EnvironmentReason } from '../../spec/records/episode.js';
 import type { Task, ToolCall, ToolSpec } from '../../spec/records/task.js';
 import { type Environment, EnvironmentError, type Grade, type ToolResult } from '../environment.js';
-import { ExclusiveCalls } from '../exclusive-calls.js';
-import { answerToolName, maxReward, textResult } from '../tool-results.js';
+import { ExclusiveCalls, gradeOf } from '../episode-calls.js';
+import { answerToolName, textResult } from '../tool-results.js';
 import type { FleetRequest } from './fleet-request.js';
 import type { InstanceApi } from './instance-api.js';
 import type { McpSession } from './mcp-session.js';
@@ -134,10 +133,7 @@ export function fleetEpisode(parts: EpisodeParts): Environment {
       const error = new EnvironmentError('failed', verdict.reason, verdict.message);
       throw await parts.orchestrator.chargeable(error, verdict.reason, parts.instanceId);
     }
-    const { explanation } = verdict;
-    const value = episodeReward([verdict.value], 1);
-    if (Math.abs(value) <= maxReward) return { outcome: { status: 'graded', value }, explanation };
-    throw new EnvironmentError('failed', 'grade', `the verifier gives the reward ${value}`);
+    return gradeOf([verdict.value], { ...verdict, success_at: 1, giver: 'the verifier gives' });
   }
 
   return {

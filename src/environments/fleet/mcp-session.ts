@@ -5,14 +5,13 @@ import { markedEvents, markedJson, unmarkedJson, withMarks, withoutMarks } from 
 import { Client, ProtocolError, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { z } from 'zod';
 import { ReadableStream } from 'node:stream/web';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { abortable } from '../../base/abortable.js';
+import { abortable, pause } from '../../base/abortable.js';
 import { awakeLimit, awakeNow } from '../../base/awake-clock.js';
 import { withoutKnownSecrets } from '../../base/known-secrets.js';
 import { Backoff } from '../../base/backoff.js';
 import type { ToolCall, ToolSpec } from '../../spec/records/task.js';
 import { EnvironmentError, type ToolResult } from '../environment.js';
-import { readToolResult, readTools, textResult } from '../tool-results.js';
+import { readToolResult, readToolPages, textResult } from '../tool-results.js';
 import { type KnownPlaces, type PlaceAnswer, places, ServerPlace } from './server-places.js';
 
 export interface OpeningLimits {
@@ -82,7 +81,7 @@ export class McpSession {
           `${root} ${words}: ${[...new Set(reasons)].join('; ') || 'a list is empty'}`,
         );
       }
-      await sleep(pauses.next(), undefined, { signal }).catch(() => signal.throwIfAborted());
+      await pause(pauses.next(), signal);
     }
   }
 
@@ -219,16 +218,7 @@ class Connection {
     }
     this.#isOpen = true;
     if (!this.#client.getServerCapabilities()?.tools) return [];
-    const listed: unknown[] = [];
-    const cursors = new Set<unknown>();
-    for (let params: Record<string, unknown> = {}; ;) {
-      const page = await this.#ask('tools/list', params, { signal, timeout: listMs });
-      if (Array.isArray(page.tools)) listed.push(...(page.tools as unknown[]));
-      const cursor = page.nextCursor ?? null;
-      if (cursor === null || cursor === '' || cursors.has(cursor)) return readTools(listed);
-      cursors.add(cursor);
-      params = { cursor };
-    }
+    return readToolPages((params) => this.#ask('tools/list', params, { signal, timeout: listMs }));
   }
 
   /** Not by the library's own methods, whose schemas refuse a list or a result for one value, among them each marked number. */

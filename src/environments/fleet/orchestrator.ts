@@ -3,7 +3,7 @@
 // A creation is sent again with the same request id until it is answered. If Fleet has carried it out before, it answers 409 with the
 // instance, which is then the one that was asked for.
 import { isObject } from '../../base/json.js';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { pause } from '../../base/abortable.js';
 import { keepSecret } from '../../base/known-secrets.js';
 import { awakeNow } from '../../base/awake-clock.js';
 import { Backoff } from '../../base/backoff.js';
@@ -330,8 +330,4 @@ function errorOf(answer: FleetAnswer): EnvironmentError {
   return status >= 500
     ? new EnvironmentError('unavailable', 'connect', words)
     : new EnvironmentError('failed', 'open', words);
-}
-
-async function pause(ms: number, signal: AbortSignal): Promise<void> {
-  await sleep(ms, undefined, { signal }).catch(() => signal.throwIfAborted());
 }

@@ -8,7 +8,7 @@ import { awakeNow, awakeTimeout } from '../../base/awake-clock.js';
 import { Backoff } from '../../base/backoff.js';
 import type { EnvironmentReason } from '../../spec/records/episode.js';
 import { EnvironmentError } from '../environment.js';
-import type { MadeSession, MadeSessions } from './made-sessions.js';
+import type { KeptSession, SessionNotes } from '../environment-kind.js';
 import { askMcp } from './mcp-request.js';
 import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
 import { OpenEnvSocket } from './openenv-socket.js';
@@ -20,7 +20,7 @@ interface AttachedServer {
   headers: Readonly<Record<string, string>>;
   headersEnv?: string;
   /** Sessions are noted here while they are open. */
-  made: MadeSessions;
+  made: SessionNotes;
   /** Removes secrets from what the server sends. */
   censor: (text: string) => string;
 }
@@ -48,7 +48,7 @@ export class AttachedSession implements OpenEnvConnection {
 
   private constructor(
     private readonly server: AttachedServer,
-    private readonly session: MadeSession,
+    private readonly session: KeptSession,
     private socket: OpenEnvSocket,
   ) {
     this.censor = server.censor;
@@ -216,7 +216,7 @@ async function newSession(
   server: AttachedServer,
   timeoutMs: number,
   signal: AbortSignal,
-): Promise<MadeSession> {
+): Promise<KeptSession> {
   const { url, headers, made } = server;
   signal.throwIfAborted();
   let isLate = false;
@@ -253,7 +253,7 @@ async function askForSession({
   headersEnv,
   made,
   censor,
-}: AttachedServer): Promise<MadeSession> {
+}: AttachedServer): Promise<KeptSession> {
   const answer = await askMcp({ url }, headers, 'openenv/session/create', {}, lateAnswerMs).catch(
     (error: unknown) => {
       const message = censor((error as Error).message);

@@ -8,34 +8,26 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Backoff } from '../../base/backoff.js';
 import { sha256Hex } from '../../base/sha256.js';
+import type { KeptSession, SessionNotes } from '../environment-kind.js';
 import { askMcp } from './mcp-request.js';
-
-export interface MadeSession {
-  url: string;
-  id: string;
-  /** Name of the variable with the server's headers. */
-  headers_env?: string;
-}
 
 type Headers = Readonly<Record<string, string>>;
 
 const answerWithinMs = 10_000;
 const triesToClose = 60;
 
-export class MadeSessions {
+export class MadeSessions implements SessionNotes {
   constructor(
     private readonly folder: string,
     private readonly log: (message: string) => void,
   ) {}
 
-  /** Resolves when the file is there; rejects if it cannot be written. */
-  async add(session: MadeSession): Promise<void> {
+  async add(session: KeptSession): Promise<void> {
     await mkdir(this.folder, { recursive: true });
     await writeFile(this.#pathOf(session), JSON.stringify(session));
   }
 
-  /** Asks the server until it answers, for about an hour; then the next process on this folder does. Never rejects. */
-  async close(session: MadeSession, headers: Headers): Promise<void> {
+  async close(session: KeptSession, headers: Headers): Promise<void> {
     const pauses = new Backoff([100, 60_000]);
     for (let tries = 0; tries < triesToClose; tries++) {
       if (await this.#tryToClose(session, headers)) return;
@@ -50,7 +42,7 @@ export class MadeSessions {
     await Promise.all(
       names.map(async (name) => {
         const path = join(this.folder, name);
-        const session = madeSession(await readFile(path, 'utf8').catch(() => ''));
+        const session = keptSession(await readFile(path, 'utf8').catch(() => ''));
         // A process that was killed while it wrote had no session yet that could be named.
         if (!session) return unlink(path).catch(() => undefined);
         try {
@@ -63,7 +55,7 @@ export class MadeSessions {
     );
   }
 
-  async #tryToClose(session: MadeSession, headers: Headers): Promise<boolean> {
+  async #tryToClose(session: KeptSession, headers: Headers): Promise<boolean> {
     try {
       // A server that does not know the session any more has answered, too.
       await askMcp(session, headers, 'openenv/session/close', { session_id: session.id }, answerWithinMs);
@@ -74,16 +66,16 @@ export class MadeSessions {
     return true;
   }
 
-  #pathOf({ url, id }: MadeSession): string {
+  #pathOf({ url, id }: KeptSession): string {
     return join(this.folder, `${sha256Hex(`${url} ${id}`)}.json`);
   }
 }
 
-function madeSession(text: string): MadeSession | null {
+function keptSession(text: string): KeptSession | null {
   try {
     const session: unknown = JSON.parse(text);
     const isWhole = isObject(session) && typeof session.url === 'string' && typeof session.id === 'string';
-    return isWhole ? (session as unknown as MadeSession) : null;
+    return isWhole ? (session as unknown as KeptSession) : null;
   } catch {
     return null;
   }

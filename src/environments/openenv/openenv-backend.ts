@@ -2,10 +2,9 @@
 // episode serves the next one after a `reset`. A lost connection ends its episode, unless the server keeps the session for another
 // (`openenv-socket.ts`), in this process or the next (`attach`).
 import { isObject, numberIn, writeJson } from '../../base/json.js';
-import { abortable } from '../../base/abortable.js';
+import { abortable, pause } from '../../base/abortable.js';
 import { Backoff } from '../../base/backoff.js';
 import { setMaxListeners } from 'node:events';
-import { setTimeout as delay } from 'node:timers/promises';
 import type { EnvironmentReason } from '../../spec/records/episode.js';
 import type { Task, ToolSpec } from '../../spec/records/task.js';
 import {
@@ -17,7 +16,7 @@ import {
 } from '../environment.js';
 import { KnownTools } from '../known-tools.js';
 import { createCircuitBreaker } from './circuit-breaker.js';
-import type { MadeSessions } from './made-sessions.js';
+import type { SessionNotes } from '../environment-kind.js';
 import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
 import { openEnvEpisode } from './openenv-episode.js';
 import type { RewardRule } from './observed-reward.js';
@@ -36,7 +35,7 @@ export interface OpenEnvOptions extends Omit<ServerOptions, 'secrets'>, Partial<
   /** Time limit for each reply; must be longer than the server's own limit for a tool (30 s in the Python package). */
   callTimeoutMs?: number;
   /** Where attached sessions are noted; without it, sessions are those of sockets. */
-  made?: MadeSessions;
+  made?: SessionNotes;
   /** Share of faults that the built-in server injects, 0..1; needs the token. */
   faultRate?: number;
   toolErrorRate?: number;
@@ -266,7 +265,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
         refusedMs += pauseMs;
         if (refusedMs > callTimeoutMs) throw error;
         openOptions.onWait?.(`other sessions hold its places: ${error.message}`);
-        await sleep(pauseMs, signal);
+        await pause(pauseMs, signal);
       }
     }
   }
@@ -379,14 +378,6 @@ async function untilAborted<T>(
   } catch (error) {
     if (!signal.aborted) throw error;
     connection.terminate();
-    throw signal.reason;
-  }
-}
-
-async function sleep(ms: number, signal: AbortSignal): Promise<void> {
-  try {
-    await delay(ms, undefined, { signal });
-  } catch {
     throw signal.reason;
   }
 }

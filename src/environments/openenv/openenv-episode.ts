@@ -1,11 +1,10 @@
 // One episode on an open session: calls in the server's contract, rewards, the end that the environment declares, and the grade.
 import { isObject, numberIn } from '../../base/json.js';
-import { episodeReward } from '../../rl/episode-reward.js';
 import type { ToolCall, ToolSpec } from '../../spec/records/task.js';
 import { EnvironmentError, type Environment, type Grade, type ToolResult } from '../environment.js';
 import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
 import type { Contract } from './openenv-server.js';
-import { ExclusiveCalls } from '../exclusive-calls.js';
+import { ExclusiveCalls, gradeOf } from '../episode-calls.js';
 import {
   failedReset,
   gradeOfNoCall,
@@ -17,7 +16,6 @@ import {
 import {
   errorText,
   isReward,
-  maxReward,
   problemText,
   readToolAnswer,
   readToolResult,
@@ -120,15 +118,8 @@ export function openEnvEpisode(parts: EpisodeParts): Environment {
     }
   }
 
-  function graded(parts: readonly number[], explanation: string): Grade {
-    const value = episodeReward(parts, rule.success_at);
-    if (Math.abs(value) <= maxReward) return { outcome: { status: 'graded', value }, explanation };
-    throw new EnvironmentError(
-      'failed',
-      'grade',
-      `${url} gave the reward ${parts.join(' + ')}; rewards lie between -1e100 and 1e100`,
-    );
-  }
+  const graded = (given: readonly number[], explanation: string): Grade =>
+    gradeOf(given, { success_at: rule.success_at, explanation, giver: `${url} gave` });
 
   function gradeByReward(): Grade {
     const problem = newest.problem ?? (rule.reward === 'sum' ? noSum : null);

@@ -7,12 +7,12 @@ import type { ToolSpec } from '../../spec/records/task.js';
 import { EnvironmentError } from '../environment.js';
 import { AttachedSession } from './attached-session.js';
 import { HttpConnection, unauthorized } from './http-connection.js';
-import type { MadeSessions } from './made-sessions.js';
+import type { SessionNotes } from '../environment-kind.js';
 import { askMcp } from './mcp-request.js';
 import { ErrorFrame, type OpenEnvConnection } from './openenv-connection.js';
 import { OpenEnvSocket } from './openenv-socket.js';
 import { parseServerJson } from './server-json.js';
-import { readTools } from '../tool-results.js';
+import { readToolPages } from '../tool-results.js';
 import { parametersIn } from '../tool-schema.js';
 
 /** `mcp`: actions list and call tools. `gym`: the environment has one kind of action, which the model gives as the arguments of `act`. */
@@ -49,8 +49,6 @@ const probeTimeoutMs = 2000;
 /** Id that no server gives. */
 const noSession = 'longhaul-asks-whether-sessions-can-be-attached';
 const connectTimeoutMs = 10_000;
-/** A server might give new cursors for ever. */
-const maxToolPages = 1000;
 
 export class OpenEnvServer {
   #transport: Transport | null;
@@ -77,7 +75,7 @@ export class OpenEnvServer {
 
   /** Same, to a session that outlives its socket. */
   async connectAttached(
-    made: MadeSessions,
+    made: SessionNotes,
     timeoutMs: number,
     signal: AbortSignal,
   ): Promise<OpenEnvConnection> {
@@ -221,26 +219,13 @@ export class OpenEnvServer {
    */
   async toolsWithoutEpisode(timeoutMs: number): Promise<ToolSpec[]> {
     const { url, headers = {} } = this.options;
-    const listed: unknown[] = [];
-    const cursors = new Set<unknown>();
-    for (let params: Record<string, unknown> = {}; ;) {
+    return readToolPages(async (params, listed) => {
       const answer = await askMcp(this.options, headers, 'tools/list', params, timeoutMs).catch(() => null);
-      if (!answer || !('result' in answer)) {
-        if (cursors.size === 0) return [];
-        throw new EnvironmentError(
-          'unavailable',
-          'connect',
-          `${url}/mcp lists its first ${listed.length} tools, and does not answer with more`,
-        );
-      }
-      const { tools, nextCursor, next_cursor } = answer.result;
-      if (Array.isArray(tools)) listed.push(...(tools as unknown[]));
-      const cursor = nextCursor ?? next_cursor;
-      const isLast = cursor === undefined || cursor === null || cursor === '' || cursors.has(cursor);
-      if (isLast || cursors.size >= maxToolPages) return readTools(listed);
-      cursors.add(cursor);
-      params = { cursor };
-    }
+      if (answer && 'result' in answer) return answer.result;
+      if (!('cursor' in params)) return {};
+      const words = `${url}/mcp lists its first ${listed} tools, and does not answer with more`;
+      throw new EnvironmentError('unavailable', 'connect', words);
+    });
   }
 
   /** The next episode asks again: another server may have taken the address. Its transport is that of the deployment, and stays. */

@@ -1,29 +1,19 @@
 // Facts that distinguish a server from another one that plays the same tasks. They are read in a separate session, which ends after the
 // answers.
 import { isObject } from '../../base/json.js';
-import type { Task, ToolSpec } from '../../spec/records/task.js';
+import type { Task } from '../../spec/records/task.js';
 import { EnvironmentError } from '../environment.js';
+import type { EnvironmentFacts } from '../environment-kind.js';
 import { ErrorFrame, type ReplyFrame } from './openenv-connection.js';
 import { type ContractKind, OpenEnvServer, type ServerOptions, type Transport } from './openenv-server.js';
 import { parseServerJson } from './server-json.js';
 import { inOrder, isReward, leftOutTools, readTools } from '../tool-results.js';
 
-export interface ServerFacts {
-  /** The protocol that we use with the server. */
+export interface ServerFacts extends EnvironmentFacts {
   contract: 'openenv/tools' | 'openenv/gym';
   transport: Transport;
-  /** Sorted by name; null if the server opens none of the tasks, or lists no tools. */
-  tools: readonly ToolSpec[] | null;
   /** What is missing in `tools` of the server's own list, in words. */
   left_out?: readonly string[];
-  /** From `/metadata`; null if it gives none. */
-  name: string | null;
-  version: string | null;
-  /**
-   * How an episode is graded. `grade`: by a frame that asks for the grade. Otherwise the last observation's reward is the grade: `reward`
-   * if the first observation already has one, `later_reward` if not. Null if the server opens none of the tasks.
-   */
-  reward_rule: 'grade' | 'reward' | 'later_reward' | null;
 }
 
 interface FactsOptions extends ServerOptions {

@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import { type Message, withNote, withPicture } from './blocks.js';
 import { ChartUploads } from './chart-uploads.js';
 import { eventMessage, type LaterEvent } from './event-message.js';
-import { pause } from './pause.js';
+import { pause } from '../../base/abortable.js';
 import type { RunEvent, RunStarted, RunStatusLine } from './run-event.js';
 import { type Mark, SlackApi, type SlackAccess } from './slack-api.js';
 import { SlackCallFailed } from './slack-failure.js';

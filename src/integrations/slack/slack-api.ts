@@ -4,7 +4,7 @@ import { type FetchFunction, LogLevel, WebClient, type Logger } from '@slack/web
 import { httpRequest } from '../../base/http-request.js';
 import { withoutSecrets } from '../../base/secrets.js';
 import type { MessageBlock } from './blocks.js';
-import { pause } from './pause.js';
+import { pause } from '../../base/abortable.js';
 import { failureOf, type Names, SlackCallFailed, type SlackFailure } from './slack-failure.js';
 
 export interface SlackAccess {

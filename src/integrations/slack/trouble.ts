@@ -1,7 +1,7 @@
 // How long a thread tries to send, and when it tries again. While nothing gets through, the time limit counts from the first failure, not
 // from each message. After that limit, each queued message gets one attempt after the current pause, and no waiting time of its own.
 import { backoffMs } from '../../base/backoff.js';
-import { pause } from './pause.js';
+import { pause } from '../../base/abortable.js';
 import { SlackCallFailed } from './slack-failure.js';
 
 export interface Patience {
