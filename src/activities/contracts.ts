@@ -38,10 +38,8 @@ export interface RunOutline {
   eval_interval: number;
   /** 0: the run has no target and never ends early. */
   target_pass_at_1: number;
-  /**
-   * Seconds for which the same failure is retried before a person is asked (R27). Absent in answers of an earlier version, which means 0.
-   */
-  block_after_s?: number;
+  /** Seconds for which the same failure is retried before a person is asked (R27). */
+  block_after_s: number;
   /** Other places where people can follow the run, as text: `Slack #runs`. */
   followed_in?: string[];
 }
@@ -94,11 +92,11 @@ export interface Observation {
 
 /**
  * An interruption that the run's workflow knows. `waited`: the run waited for a node, the orchestrator or the server. `event`: the lease
- * that ended. `node`: absent in histories of an earlier version.
+ * that ended.
  */
 export type Interruption =
   | { what: 'node_lost'; event: string; seconds: number }
-  | { what: 'node_drained'; event: string; seconds: number; node?: string }
+  | { what: 'node_drained'; event: string; seconds: number; node: string }
   | { what: 'waited'; seconds: number };
 
 /**
@@ -130,7 +128,7 @@ export interface CollectedRollouts extends Observation {
   unknown: number;
   /** The most frequent reason of unknown outcomes, as text; absent if all outcomes are known, or if the step was committed already. */
   unknown_reason?: string;
-  /** Null if no outcome was graded. Answers of an earlier version have 0 instead. */
+  /** Null if no outcome was graded. */
   mean_reward: number | null;
   /** Tokens sampled by this call, and its duration. */
   tokens: number;
@@ -361,7 +359,7 @@ export interface RunStatus {
     /** Only the largest k; absent if the suite has one sample a task. */
     pass_at_k?: Record<string, number>;
     graded: number;
-    /** Absent if all outcomes are graded, or in answers of an earlier version. */
+    /** Absent if all outcomes are graded. */
     unknown?: number;
     unknown_reason?: string;
     /** The suite `final` is played before GRPO and at the end: true before it. */
@@ -371,8 +369,8 @@ export interface RunStatus {
   reachedTarget?: number;
   /** The last steps, newest last; at most 20. */
   recent: { step: number; kind: string; seconds: number; metrics: Record<string, number> }[];
-  /** Mean rewards of the last GRPO steps, newest last; at most 40. Absent in answers of an earlier version. */
-  rewards?: number[];
+  /** Mean rewards of the last GRPO steps, newest last; at most 40. */
+  rewards: number[];
   lastCheckpoint: number | null;
   /** Tokens that this workflow has sampled, and the seconds it spent collecting rollouts. */
   tokens: number;

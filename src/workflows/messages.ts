@@ -62,7 +62,7 @@ export interface WaitingLease {
   /** `unfit`: nodes are alive, but none of them has the run's numerics (R18). */
   cause: 'none' | 'busy' | 'unfit';
   why: string;
-  /** What makes a node fit; absent unless `unfit`, and in signals of an earlier version. */
+  /** What makes a node fit; absent unless `unfit`. */
   remedy?: string;
 }
 

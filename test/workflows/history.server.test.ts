@@ -121,8 +121,15 @@ describe('golden histories', () => {
   });
 });
 
+interface Change {
+  file: string;
+  from: string;
+  to: string;
+  imports?: string;
+}
+
 /** Changes that a person might make to the workflow's code; `what` says how a history would then differ. */
-const mutations = [
+const mutations: (Change & { what: string; life: string })[] = [
   {
     what: 'activities have other ids',
     life: 'training-run',
@@ -168,12 +175,20 @@ const mutations = [
   {
     what: 'a timer comes before the first activity',
     life: 'moved',
-    file: 'run/run-opening.ts',
-    from: 'const opened = await untilFixed(',
-    to: "await condition(() => false, '1 second');\n  const opened = await untilFixed(",
-    imports: "import { condition } from '@temporalio/workflow';\n",
+    ...timerAtOpening("await condition(() => false, '1 second');"),
   },
-] as const;
+];
+
+/** A change of the code that opens a run: `statement` waits before the first activity. */
+function timerAtOpening(statement: string): Change {
+  const first = 'const opened = await untilFixed(';
+  return {
+    file: 'run/run-opening.ts',
+    from: first,
+    to: `${statement}\n  ${first}`,
+    imports: "import { condition, patched } from '@temporalio/workflow';\n",
+  };
+}
 
 describe('a golden history', () => {
   const scratch = mkdtempSync(join(tmpdir(), 'longhaul-mutations-'));
@@ -181,29 +196,34 @@ describe('a golden history', () => {
   afterAll(() => rmSync(scratch, { recursive: true, force: true }));
 
   let copies = 0;
-  const bundleOf = (change: (folder: string) => void) => {
+  const bundleOf = ({ file, from, to, imports = '' }: Change) => {
     const copy = join(scratch, `copy-${++copies}`, 'workflows');
     // The folders from which the workflows' bundle is built.
     for (const part of ['workflows', 'spec'])
       cpSync(join(repository, 'src', part), join(copy, '..', part), { recursive: true });
-    change(copy);
+    const path = join(copy, file);
+    const code = readFileSync(path, 'utf8');
+    if (!code.includes(from))
+      throw new Error(`${file} holds no ${JSON.stringify(from)}: write the mutation again`);
+    writeFileSync(path, `${imports}${code.replace(from, to)}`);
     return bundleWorkflowCode({ workflowsPath: join(copy, 'index.ts'), logger: new DefaultLogger('ERROR') });
   };
 
   it('replays with an unchanged copy of the code, so the failures below come from the changes', async () => {
-    const bundle = await bundleOf(() => undefined);
+    const bundle = await bundleOf({ file: 'index.ts', from: '', to: '' });
     expect(await replayed({ workflowBundle: bundle })).toEqual(lives.map((life) => [life, undefined]));
   });
 
-  it.each(mutations)('does not replay if $what', async ({ life, file, from, to, ...more }) => {
-    const bundle = await bundleOf((copy) => {
-      const path = join(copy, file);
-      const code = readFileSync(path, 'utf8');
-      if (!code.includes(from))
-        throw new Error(`${file} holds no ${JSON.stringify(from)}: write the mutation again`);
-      writeFileSync(path, `${'imports' in more ? more.imports : ''}${code.replace(from, to)}`);
-    });
-    const replay = Worker.runReplayHistory({ workflowBundle: bundle }, golden(life));
+  it.each(mutations)('does not replay if $what', async ({ life, ...change }) => {
+    const replay = Worker.runReplayHistory({ workflowBundle: await bundleOf(change) }, golden(life));
     await expect(replay).rejects.toBeInstanceOf(DeterminismViolationError);
+  });
+
+  // How a change that only new executions may make is written (docs/upgrades.md). The last of the mutations is this change without the guard.
+  it('replays if a timer before the first activity is guarded by `patched`', async () => {
+    const guarded = timerAtOpening("if (patched('opening-timer')) await condition(() => false, '1 second');");
+    expect(await replayed({ workflowBundle: await bundleOf(guarded) })).toEqual(
+      lives.map((life) => [life, undefined]),
+    );
   });
 });

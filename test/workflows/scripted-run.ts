@@ -67,6 +67,7 @@ export function outlineOf(name: string, { phases, ...changes }: OutlineChanges =
     ckpt_interval: 2,
     eval_interval: 2,
     target_pass_at_1: 0,
+    block_after_s: 0,
     ...changes,
   };
 }

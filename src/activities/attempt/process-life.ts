@@ -65,7 +65,7 @@ export class ProcessLife {
    * The event under which the end of a drained lease is recorded: the predecessor's identity if it was the predecessor that left, because
    * the attempts that it left behind are recorded under that name; then null if the departure is on record. `node` is the lease's node.
    */
-  departureEvent(run: string, lease: string, node = this.process.name): string | null {
+  departureEvent(run: string, lease: string, node: string): string | null {
     if (this.predecessor?.left !== true || node !== this.process.name) return lease;
     const ended = this.departures.get(run) ?? lease;
     this.departures.set(run, ended);

@@ -3,7 +3,6 @@
 import {
   defineSignal,
   log,
-  patched,
   rootCause,
   setDefaultSignalHandler,
   setHandler,
@@ -46,8 +45,6 @@ export class ControlSignals {
       const id = this.nextId(name);
       const found = problem(...input);
       if (found !== null) return this.note(name, found);
-      // In histories of earlier versions, such a signal did nothing.
-      if (!patched('control-signals')) return;
       const before = this.recorded();
       try {
         await take(id, ...input);

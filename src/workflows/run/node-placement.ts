@@ -1,5 +1,5 @@
 // Decides on which nodes a run works. Placement is never truth: if a node is gone, any other node continues from the records.
-import { CancellationScope, condition, isCancellation, log, patched } from '@temporalio/workflow';
+import { CancellationScope, condition, isCancellation, log } from '@temporalio/workflow';
 import type { Interruption } from '../../activities/contracts.js';
 import { hasDiverged, nodeIsGone, standsStill } from '../activity-failures.js';
 import { blockedUntilResumed, untilFixed } from './blocking.js';
@@ -100,10 +100,7 @@ export class NodePlacement {
   /** Why another node may succeed, as the end of a sentence about this node; null if another node would fail in the same way. */
   private reasonToMove(error: unknown): string | null {
     if (hasDiverged(error)) return 'because its result disagrees with a record';
-    if (!standsStill(error)) return null;
-    // In histories of an earlier version, the run blocked without trying another node.
-    const moves = this.progress.blockAfterMs > 0 || patched('moves-before-blocking');
-    return moves ? 'because work keeps failing there' : null;
+    return standsStill(error) ? 'because work keeps failing there' : null;
   }
 
   /** Like `onNode`, but throws every failure except the loss of a node. */

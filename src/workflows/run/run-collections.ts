@@ -1,5 +1,5 @@
 // Garbage collections beside the steps, one at a time (R23): no step waits for a collection, and a failed collection fails no step.
-import { CancellationScope, condition, isCancellation, log, patched, rootCause } from '@temporalio/workflow';
+import { CancellationScope, condition, isCancellation, log, rootCause } from '@temporalio/workflow';
 import { collectionPolicy, lastCollectionPolicy } from '../policies.js';
 import { orchestrator, stepId } from '../run-activities.js';
 import type { RunProgress } from './run-progress.js';
@@ -9,8 +9,6 @@ const patience = '2 minutes';
 
 export class RunCollections {
   private inFlight: { scope: CancellationScope; ended: Promise<void> } | null = null;
-  /** False in executions that began with an earlier version. */
-  private readonly areMade = patched('collections');
 
   constructor(
     private readonly owned: { run: string; owner: number },
@@ -19,7 +17,7 @@ export class RunCollections {
 
   /** Starts a collection, because a new checkpoint is in the store and older ones may be deleted. */
   startBeside(step: number): void {
-    if (!this.areMade || this.inFlight) return;
+    if (this.inFlight) return;
     const scope = new CancellationScope();
     const ended = scope
       .run(() => this.collect(step, 'gc', collectionPolicy))
@@ -37,7 +35,6 @@ export class RunCollections {
 
   /** Runs the last collection at the end of the run. Never rejects. */
   async last(step: number): Promise<void> {
-    if (!this.areMade) return;
     try {
       if (this.inFlight && !(await condition(() => this.inFlight === null, patience))) {
         await this.givenUp();

@@ -53,7 +53,7 @@ export interface CarriedFigures {
   lastCheckpoint: number | null;
   tokens: number;
   sampleSeconds: number;
-  rewards?: RunStatus['rewards'];
+  rewards: RunStatus['rewards'];
   outcomes?: RunStatus['outcomes'];
   collectionFailure?: RunStatus['collectionFailure'];
 }
@@ -87,7 +87,7 @@ export class RunProgress {
       state: null,
       control: noControl,
       blocked: null,
-      evaluations: (carried?.evaluations ?? []).map(withoutUngradedRate),
+      evaluations: carried?.evaluations ?? [],
       recent: carried?.recent ?? [],
       lastCheckpoint: carried?.lastCheckpoint ?? null,
       tokens: carried?.tokens ?? 0,
@@ -101,7 +101,7 @@ export class RunProgress {
 
   opened(outline: RunOutline, owner: number, position: RunPosition): void {
     this.outline = outline;
-    this.blockAfterSeconds = outline.block_after_s ?? 0;
+    this.blockAfterSeconds = outline.block_after_s;
     Object.assign(this.status, { run: outline.run, owner, totalSteps: totalSteps(outline) });
     if (outline.lineage) this.status.lineage = outline.lineage;
     this.at(position.step, position.state);
@@ -209,7 +209,7 @@ export class RunProgress {
     { step, metrics }: CommittedStep,
     { graded, unknown, unknown_reason }: Pick<CollectedRollouts, OutcomeFigures>,
   ): void {
-    const { outcomes, rewards = [] } = this.status;
+    const { outcomes, rewards } = this.status;
     const before = outcomes ?? { graded: 0, unknown: 0 };
     this.status.outcomes = {
       graded: before.graded + graded,
@@ -226,7 +226,7 @@ export class RunProgress {
     const { suite_name: suite, pass_at_1, pass_at_k, graded, unknown, unknown_reason } = evaluated;
     const others = this.status.evaluations.filter((known) => known.step !== step || known.suite !== suite);
     const missing = unknown > 0 ? { unknown, ...shownReason(unknown_reason) } : {};
-    const shown = withoutUngradedRate({
+    const shown = {
       step,
       suite,
       pass_at_1,
@@ -236,7 +236,7 @@ export class RunProgress {
       ...(suite === 'final' && this.outline && suiteDue(this.outline, step) === 'final'
         ? { before_grpo: true as const }
         : {}),
-    });
+    };
     this.status.evaluations = [...others, shown].slice(-maxEvaluations);
     upsertSearchAttributes([
       { key: attributeKeys.passAt1, value: pass_at_1 },
@@ -277,8 +277,7 @@ export class RunProgress {
     const { evaluations, recent, lastCheckpoint, tokens, sampleSeconds, rewards, outcomes } = this.status;
     const { collectionFailure } = this.status;
     return {
-      ...{ evaluations, recent: recent.slice(-3), lastCheckpoint, tokens, sampleSeconds },
-      ...(rewards ? { rewards } : {}),
+      ...{ evaluations, recent: recent.slice(-3), lastCheckpoint, tokens, sampleSeconds, rewards },
       ...(outcomes ? { outcomes } : {}),
       ...(collectionFailure ? { collectionFailure } : {}),
     };
@@ -317,11 +316,6 @@ export class RunProgress {
     const { outline, checkpointTrouble } = this;
     setCurrentDetails(detailsOf(this.status, { outline, checkpointTrouble, now: Date.now() }));
   }
-}
-
-/** Earlier versions answered a rate of 0 when nothing was graded. */
-function withoutUngradedRate(evaluation: RunStatus['evaluations'][number]): RunStatus['evaluations'][number] {
-  return evaluation.graded === 0 ? { ...evaluation, pass_at_1: null } : evaluation;
 }
 
 /** The largest k alone, which keeps the carried state small. A person may have completed the activity by hand, so anything may be here. */

@@ -16,6 +16,6 @@ export interface CarriedRun {
   /** Number of steps in a row that were not applied. */
   unapplied: number;
   /** Number of GRPO steps in a row with too few grades. */
-  ungraded?: number;
+  ungraded: number;
   leases: CarriedPlacement;
 }

@@ -7,7 +7,6 @@ import {
   ContinueAsNew,
   isCancellation,
   log,
-  patched,
   setHandler,
   workflowInfo,
 } from '@temporalio/workflow';
@@ -372,8 +371,7 @@ class TrainingLoop {
 
   private async watchGrades({ ungraded }: CommittedStep): Promise<void> {
     this.ungraded = ungraded === undefined ? 0 : this.ungraded + 1;
-    // In histories of an earlier version, the run continued after such steps.
-    if (ungraded === undefined || this.ungraded < maxUngradedSteps || !patched('ungraded-steps')) return;
+    if (ungraded === undefined || this.ungraded < maxUngradedSteps) return;
     this.ungraded = 0;
     const reason = `${maxUngradedSteps} steps in a row had too few grades. The last step: ${ungraded}`;
     await blockedUntilResumed(this.desk, this.progress, reason, remedies.NothingGraded);

@@ -106,7 +106,7 @@ function passAt1({ evaluations }: RunStatus): Fact[] {
   ];
 }
 
-function reward({ recent, rewards = [] }: RunStatus): Fact[] {
+function reward({ recent, rewards }: RunStatus): Fact[] {
   const last = recent.findLast(({ kind }) => kind === 'grpo');
   const figure = last?.metrics['reward/avg_raw_reward'];
   if (!last || figure === undefined) return [];

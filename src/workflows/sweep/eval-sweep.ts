@@ -6,7 +6,6 @@ import {
   condition,
   isCancellation,
   log,
-  patched,
   proxyActivities,
   setCurrentDetails,
   setHandler,
@@ -260,7 +259,7 @@ class SweepLoop implements SweepWork<MissingPair> {
       if (isCancellation(error) || isTimeout(error)) throw error;
       if (tries !== this.triesOf(pair)) return true;
       const reason = reasonOf(error);
-      if (standsStill(error) && patched('sweep-patience')) {
+      if (standsStill(error)) {
         this.failingSince ??= Date.now();
         if (Date.now() - this.failingSince < sweeping.patienceMs) {
           log.warn('An evaluation keeps failing', { ...pair, reason });

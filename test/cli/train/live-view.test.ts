@@ -18,6 +18,7 @@ const training: RunStatus = {
   blocked: null,
   evaluations: [],
   recent: [{ step: 30, kind: 'grpo', seconds: 12, metrics: { 'reward/avg_raw_reward': 0.5 } }],
+  rewards: [0.5],
   lastCheckpoint: null,
   tokens: 1000,
   sampleSeconds: 10,

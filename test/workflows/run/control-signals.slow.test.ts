@@ -1,29 +1,18 @@
 // `temporal workflow signal` to a run: does the same as the Update of that name, once. If it changes nothing, the run says why.
-import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { WorkflowHandle } from '@temporalio/client';
-import { bundleWorkflowCode, DefaultLogger, Worker } from '@temporalio/worker';
 import { describe, expect, it } from 'vitest';
-import { statusQuery } from '../../../src/workflows/messages.js';
 import type { trainingRun } from '../../../src/workflows/run/training-run.js';
-import { repository } from '../../support/repository.js';
 import { type CommandAnswer, temporalCli } from '../../support/servers/temporal-cli.js';
 import { startTemporal } from '../../support/servers/temporal-server.js';
 import {
   gate,
   grpoPhases,
   type ScriptedRun,
-  startRun,
-  uniqueName,
   uniqueScript,
   until,
-  untilItWaitsFor,
   useTemporal,
   withRun,
-  withWorkers,
-  workflowBundle,
 } from '../scripted-run.js';
 
 const changes = (script: ScriptedRun): string[] =>
@@ -146,36 +135,6 @@ describe('a signal to a run', () => {
     });
     expect(script.control).toMatchObject({ n: 2, paused: false });
   });
-
-  it('that an earlier version ignored stays without effect, but later ones in that execution take effect', async () => {
-    const scratch = mkdtempSync(join(tmpdir(), 'longhaul-signals-'));
-    try {
-      const script = uniqueScript('earlier');
-      const deaf = await deafBundle(scratch);
-      const held = gate();
-      script.before = (call) => (call === 'collect 3' ? held.wait() : undefined);
-      const queue = uniqueName('queue');
-      const run = temporal.client.workflow.getHandle<typeof trainingRun>(`train/${script.outline.name}`);
-      const earlier = async (): Promise<void> => {
-        await startRun(temporal, queue, script.outline.name);
-        await held.reached;
-        await signal(script.outline.name, 'pause');
-        await untilItWaitsFor(run, ['step-000003/collect']);
-        expect(await run.query(statusQuery)).toMatchObject({ control: { n: 0 } });
-      };
-      await withWorkers(temporal, script, earlier, { queue, bundle: deaf });
-      script.before = () => undefined;
-      const later = async (): Promise<void> => {
-        await signal(script.outline.name, 'stopAfter', '{"step": 4}');
-        expect(await run.result()).toMatchObject({ ended: 'stopped', step: 4 });
-      };
-      await withWorkers(temporal, script, later, { queue });
-      expect(changes(script)).toEqual(['stopAfter']);
-      await Worker.runReplayHistory({ workflowBundle: await workflowBundle() }, await run.fetchHistory());
-    } finally {
-      rmSync(scratch, { recursive: true, force: true });
-    }
-  });
 });
 
 describe('signals to a run that continues as new after every step', () => {
@@ -207,19 +166,3 @@ describe('signals to a run that continues as new after every step', () => {
     });
   });
 });
-
-/** The workflows of an earlier version, in which signals did nothing. */
-function deafBundle(scratch: string): ReturnType<typeof bundleWorkflowCode> {
-  symlinkSync(join(repository, 'node_modules'), join(scratch, 'node_modules'));
-  for (const part of ['workflows', 'spec'])
-    cpSync(join(repository, 'src', part), join(scratch, part), { recursive: true });
-  const path = join(scratch, 'workflows/run/control-signals.ts');
-  const guard = "if (!patched('control-signals')) return;";
-  const code = readFileSync(path, 'utf8');
-  if (!code.includes(guard)) throw new Error(`control-signals.ts holds no ${guard}`);
-  writeFileSync(path, code.replace(guard, 'return;'));
-  return bundleWorkflowCode({
-    workflowsPath: join(scratch, 'workflows/index.ts'),
-    logger: new DefaultLogger('ERROR'),
-  });
-}
