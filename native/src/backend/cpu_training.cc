@@ -1,56 +1,72 @@
 #include "backend/cpu_training.h"
 
-#include <algorithm>
-#include <cstring>
-#include <utility>
-
-#include "train/gradient_work.h"
+#include "pass/driver.h"
+#include "pass/forward.h"
+#include "pass/head.h"
 
 namespace longhaul {
 
+template class ForestPass<CpuDevice>;
+
 void CpuTraining::prepare(const ForestPassSettings& settings, int most_rows) {
-  const int rows = std::min(most_rows, settings.pass_rows);
-  const bool tighter = (settings.recompute && !recomputes_) || (rows < most_rows && rows < held_rows_);
-  if (!pass_ || tighter) {
-    pass_ = std::make_unique<ForestPass>(pool_, settings);
-    held_rows_ = 0;
-  }
-  pass_->configure(settings);
-  pass_->weights_changed();
-  recomputes_ = settings.recompute;
-  held_rows_ = std::max(held_rows_, rows);
+  ForestPass::prepare(settings, most_rows);
+  stale_ = true;
 }
 
-void CpuTraining::begin(const Policy& policy, const Forest& forest, std::span<const int32_t> target_rows,
-                        std::span<const int32_t> target_tokens, float temperature, OnAdvance advanced, OnAdvance passed) {
-  policy_ = &policy;
-  pass_->begin(policy, forest, target_rows, target_tokens, temperature, std::move(advanced), std::move(passed));
-}
-
-void CpuTraining::logprobs(std::span<float> out) { pass_->logprobs(out); }
-
-void CpuTraining::gradient(const Derive& derive, bool trains_entropy) {
-  gradients_ = zero_gradients(policy_->trained().size());
-  pass_->gradient(derive, trains_entropy, gradients_);
-}
-
-double CpuTraining::gradient_norm() { return longhaul::gradient_norm(*policy_, gradients_, pool_); }
+double CpuTraining::gradient_norm() { return longhaul::gradient_norm(*policy_, all_gradients(), device_.pool()); }
 
 void CpuTraining::step(Policy& next, const Policy& from, bool reset_moments, double norm, double learning_rate,
                        const OptimizerSettings& settings) {
-  optimizer_step(next, from, reset_moments, gradients_, norm, learning_rate, settings, pool_);
-  pass_->weights_changed();
+  optimizer_step(next, from, reset_moments, all_gradients(), norm, learning_rate, settings, device_.pool());
+  stale_ = true;
 }
 
-void CpuTraining::collect(Policy& next) { next.pack_forward(&pool_); }
+void CpuTraining::collect(Policy& next) { next.pack_forward(&device_.pool()); }
 
-std::span<float> CpuTraining::zero_gradients(std::size_t size) {
-  float* all = room(memory_, size);
-  constexpr std::size_t block = std::size_t{1} << 18;
-  pool_.parallel_for((size + block - 1) / block, [&](std::size_t b) {
-    std::memset(all + b * block, 0, std::min(block, size - b * block) * sizeof(float));
+ops::ChainAttention CpuTraining::chain_attention(const PassRange& pass, int layer, int index, int kv_head) {
+  const Architecture& arch = architecture();
+  const Segment& segment = plan_.segments[size_t(index)];
+  LayerActivations<CpuDevice>& act = activations(layer);
+  std::vector<int32_t>& chain = CpuDevice::scratch().chain;
+  plan_.chain(index, chain);
+  ops::ChainAttention args{};
+  args.qkv = act.qkv.data();
+  args.ld_qkv = size_t(arch.qkv_width());
+  // With a single pass, the keys and values of all rows lie beside their queries.
+  args.keys_values = several_passes() ? keys_values_[size_t(layer)].data() : act.qkv.data() + arch.query_width();
+  args.ld_keys_values = several_passes() ? size_t(2) * arch.key_value_width() : args.ld_qkv;
+  args.chain_rows = chain.data();
+  args.chain_length = int(chain.size());
+  if (last(layer)) {
+    args.query_places = plan_.output_positions.data() + segment.first_output;
+    args.query_rows = plan_.output_pass_rows.data() + segment.first_output;
+    args.query_outputs = plan_.counting.data() + (segment.first_output - pass.first_output);
+    args.queries = segment.outputs;
+  } else {
+    args.query_places = forest_->positions.data() + segment.first_row;
+    args.query_rows = plan_.counting.data() + (segment.first_row - pass.first_row);
+    args.query_outputs = args.query_rows;
+    args.queries = segment.rows;
+  }
+  args.first_kv_head = kv_head;
+  args.last_kv_head = kv_head + 1;
+  args.heads = arch.num_attention_heads;
+  args.kv_heads = arch.num_key_value_heads;
+  args.head_dim = arch.head_dim;
+  args.out = act.attention.data();
+  args.log_sums = act.log_sums.data();
+  return args;
+}
+
+void CpuTraining::attend(const PassRange& pass, int layer, bool saving) {
+  const size_t kv_heads = size_t(architecture().num_key_value_heads);
+  device_.pool().parallel_for(size_t(pass.segments) * kv_heads, [&](size_t item) {
+    const int segment = plan_.by_work[size_t(pass.first_segment) + item / kv_heads];
+    if (last(layer) && plan_.segments[size_t(segment)].outputs == 0) return;
+    ops::ChainAttention args = chain_attention(pass, layer, segment, int(item % kv_heads));
+    if (!saving) args.log_sums = nullptr;
+    device_.op().chain_attention(args);
   });
-  return {all, size};
 }
 
 }  // namespace longhaul

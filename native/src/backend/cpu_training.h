@@ -1,22 +1,28 @@
-// Updates on the CPU: the forest pass, its gradients and AdamW, on all threads of a pool.
+// Updates on the CPU: passes over a forest, their gradients and AdamW, on all threads of a pool.
 #pragma once
 
-#include "backend/backend.h"
-#include "base/thread_pool.h"
-#include "train/forest/forest_pass.h"
+#include "backend/cpu_device.h"
 
 namespace longhaul {
 
-class CpuTraining final : public Training {
+extern template class ForestPass<CpuDevice>;
+
+/// Buffers from which, together with activations, the gradients of one piece are computed.
+struct PieceSpace {
+  CpuBuffer<float> d_output;   // [512, hidden]: gradient of the MLP's output
+  CpuBuffer<float> d_gate_up;  // [512, 2 · intermediate]
+  AdapterActivations<CpuDevice> d_adapter_down;
+  PackedLinear qkv, output, gate_up, down;
+  // Sums over blocks of 64 rows.
+  CpuBuffer<float> norm_blocks, final_norm_blocks, head_norm_blocks, bias_blocks;
+};
+
+class CpuTraining final : public ForestPass<CpuDevice> {
  public:
-  explicit CpuTraining(ThreadPool& pool) : pool_(pool) {}
+  explicit CpuTraining(ThreadPool& pool, ForestPassSettings settings = {}) : ForestPass(CpuDevice(pool), settings), work_(pool.threads()) {}
 
   void prepare(const ForestPassSettings& settings, int most_rows) override;
-  void begin(const Policy& policy, const Forest& forest, std::span<const int32_t> target_rows, std::span<const int32_t> target_tokens,
-             float temperature, OnAdvance advanced, OnAdvance passed) override;
-  void logprobs(std::span<float> out) override;
   void check_gradient(std::uint64_t) override {}
-  void gradient(const Derive& derive, bool trains_entropy) override;
   double gradient_norm() override;
   void step(Policy& next, const Policy& from, bool reset_moments, double norm, double learning_rate,
             const OptimizerSettings& settings) override;
@@ -24,16 +30,32 @@ class CpuTraining final : public Training {
   void give_up() noexcept override {}
 
  private:
-  std::span<float> zero_gradients(std::size_t size);
+  void attend(const PassRange& pass, int layer, bool saving) override;
+  ops::ChainAttention chain_attention(const PassRange& pass, int layer, int segment, int kv_head);
+  std::span<const float> all_gradients() const { return {gradients_, policy_->trained().size()}; }
 
-  ThreadPool& pool_;
-  std::unique_ptr<ForestPass> pass_;
-  bool recomputes_ = false;
-  /// Rows of the largest pass that `pass_` has had memory for.
-  int held_rows_ = 0;
-  const Policy* policy_ = nullptr;
-  AlignedBuffer memory_{BufferMemory::mapped};
-  std::span<float> gradients_;
+  // cpu_backward.cc
+  void prepare_gradient() override;
+  void prepare_backward(const PassRange& pass) override;
+  void backward_layer(const PassRange& pass, int layer) override;
+  void sum_embedding_rows(const PassRange& pass) override;
+  void add_embedding_gradient() override;
+  void drop_backward() override;
+  template <class Begin, class Tile, class Finish>
+  void over_pieces(const PassRange& pass, bool of_outputs, Begin&& begin, Tile&& tile, Finish&& finish);
+  void transform_backward(const PassRange& pass, int layer, PieceSpace& space, int place, int first, int count);
+  void attend_backward(const PassRange& pass, int layer);
+  void project_backward(const PassRange& pass, int layer, PieceSpace& space, int place, int first, int count);
+  void norm_backward(const float* x, const float* weight, const float* inverse, const float* dy, float* dx, float* blocks, int place,
+                     int count);
+
+  /// Whether trained values may have changed since their panels were packed.
+  bool stale_ = true;
+  CpuBuffer<float> d_hidden_, d_hidden_all_, d_attention_, d_qkv_;
+  CpuBuffer<float> d_embedding_;                   // [distinct tokens, hidden]
+  std::vector<CpuBuffer<float>> d_keys_values_;    // as keys_values_
+  PieceSpace pieces_[2];
+  GradientWork work_;
 };
 
 }  // namespace longhaul

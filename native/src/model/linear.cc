@@ -29,11 +29,9 @@ LayerLinears linears(const Policy& policy, int layer) {
   return all;
 }
 
-int adapter_width(const Linear& linear) { return linear.adapter ? linear.adapter->a.rows : 0; }
-
 void adapt_down(const ops::Table& op, const Linear& linear, const float* x, size_t ldx, int rows, float* down_out) {
   if (!linear.adapter) return;
-  const int width = adapter_width(linear);
+  const int width = linear.adapter_width();
   op.matmul(x, ldx, linear.adapter_panels->a, down_out, size_t(width), rows, false);
   op.scale_rows(down_out, size_t(width), linear.adapter_scale, rows, width);
 }
@@ -43,7 +41,7 @@ void finish(const ops::Table& op, const Linear& linear, const float* down_out, f
   if (!linear.adapter) return;
   // The chain of multiply-adds of each output element continues from the frozen matrix's result.
   const std::vector<AdapterPart>& parts = linear.adapter->parts;
-  const size_t width = size_t(adapter_width(linear)), rank = width / parts.size();
+  const size_t width = size_t(linear.adapter_width()), rank = width / parts.size();
   for (size_t p = 0; p < parts.size(); ++p)
     op.matmul(down_out + p * rank, width, linear.adapter_panels->b[p], y + parts[p].first_output, ldy, rows, true);
 }

@@ -15,6 +15,8 @@ struct Linear {
 
   int inputs() const { return panels->depth; }
   int outputs() const { return panels->columns; }
+  /// Floats that `apply` needs in `down_out` for each row: parts · rank (0 without adapters).
+  int adapter_width() const { return adapter ? adapter->a.rows : 0; }
 };
 
 struct LayerLinears {
@@ -23,9 +25,6 @@ struct LayerLinears {
 
 /// Views into the policy, valid until its weights change.
 LayerLinears linears(const Policy& policy, int layer);
-
-/// Floats that `apply` needs in `down_out` for each row: parts · rank (0 without adapters).
-int adapter_width(const Linear& linear);
 
 /// y [rows, ldy] (+)= x [rows, ldx]·Wᵀ + bias + scale·(x·Aᵀ)·Bᵀ. `down_out` [rows, adapter_width] receives scale·(x·Aᵀ), which the backward
 /// pass needs. Runs on one thread; a row's bits depend only on that row.

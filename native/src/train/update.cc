@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "train/forest/forest_pass_plan.h"
+#include "pass/plan/pass_plan.h"
 
 namespace longhaul {
 

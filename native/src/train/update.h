@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "model/optimizer.h"
 #include "model/policy.h"
-#include "train/batch.h"
 #include "train/loss.h"
-#include "train/optimizer.h"
+#include "train/mini_batch.h"
 
 namespace longhaul {
 

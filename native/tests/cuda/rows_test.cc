@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "support/device_checks.h"
-#include "train/forest/forest_pass_state.h"
+#include "pass/rows.h"
 
 using namespace longhaul;
 using namespace longhaul::test;

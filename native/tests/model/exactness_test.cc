@@ -5,7 +5,7 @@
 #include "support/cpu.h"
 #include "support/check.h"
 #include "support/policies.h"
-#include "train/forest/forest_pass.h"
+#include "backend/cpu_training.h"
 #include "train/score.h"
 #include "train/update.h"
 
@@ -239,7 +239,7 @@ void forest_rows_equal_their_paths_alone() {
     }
     ThreadPool pool(2);
     std::vector<float> logprobs(rows.size());
-    ForestPass pass(pool);
+    CpuTraining pass(pool);
     pass.begin(policy, forest, rows, targets, 1);
     pass.logprobs(logprobs);
     check_same_bits(logprobs, expected, name);

@@ -9,7 +9,7 @@
 #include "support/fixture_file.h"
 #include "support/loss_settings.h"
 #include "model/inference/decode.h"
-#include "train/forest/forest_pass.h"
+#include "backend/cpu_training.h"
 #include "train/score.h"
 #include "train/update.h"
 
@@ -150,7 +150,7 @@ void gradients(const std::string& name) {
   }
   std::vector<float> gradient(policy.trained().size());
   ThreadPool pool(2);
-  ForestPass pass(pool);
+  CpuTraining pass(pool);
   pass.begin(policy, forest, rows, targets, 1);
   double loss = 0;
   pass.gradient(
@@ -160,7 +160,7 @@ void gradients(const std::string& name) {
           derivatives[i] = -1.0 / double(rows.size());
         }
       },
-      false, gradient);
+      false, gradient.data());
   check_near(loss, test.file.floats("cross_entropy")[0], 1e-6, "cross-entropy");
   size_t compared = 0;
   for (const TensorPlace& place : policy.trained_places()) {

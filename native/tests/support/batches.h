@@ -3,7 +3,7 @@
 
 #include "support/check.h"
 #include "support/policies.h"
-#include "train/forest/forest_pass.h"
+#include "backend/cpu_training.h"
 
 namespace longhaul::test {
 
@@ -36,7 +36,7 @@ struct Gradient {
 inline std::vector<float> logprobs_of(const Objective& objective, const Policy& policy, ThreadPool& pool,
                                       ForestPassSettings settings = {}) {
   std::vector<float> logprobs(objective.targets());
-  ForestPass pass(pool, settings);
+  CpuTraining pass(pool, settings);
   pass.begin(policy, objective.forest, objective.rows, objective.tokens, objective.temperature);
   pass.logprobs(logprobs);
   return logprobs;
@@ -45,7 +45,7 @@ inline std::vector<float> logprobs_of(const Objective& objective, const Policy& 
 inline double value_of(const Objective& objective, const Policy& policy, ThreadPool& pool) {
   const bool has_entropy = !objective.entropy_weights.empty();
   std::vector<float> logprobs(objective.targets()), entropies(has_entropy ? objective.targets() : 0);
-  ForestPass pass(pool);
+  CpuTraining pass(pool);
   pass.begin(policy, objective.forest, objective.rows, objective.tokens, objective.temperature);
   pass.logprobs(logprobs, entropies);
   double sum = 0;
@@ -56,7 +56,7 @@ inline double value_of(const Objective& objective, const Policy& policy, ThreadP
   return sum;
 }
 
-inline Gradient gradient_with(ForestPass& pass, const Objective& objective, const Policy& policy) {
+inline Gradient gradient_with(CpuTraining& pass, const Objective& objective, const Policy& policy) {
   Gradient gradient;
   gradient.values.assign(policy.trained().size(), 0.0f);
   pass.begin(policy, objective.forest, objective.rows, objective.tokens, objective.temperature);
@@ -68,12 +68,12 @@ inline Gradient gradient_with(ForestPass& pass, const Objective& objective, cons
         std::copy(objective.weights.begin(), objective.weights.end(), derivatives.begin());
         std::copy(objective.entropy_weights.begin(), objective.entropy_weights.end(), entropy_derivatives.begin());
       },
-      !objective.entropy_weights.empty(), gradient.values);
+      !objective.entropy_weights.empty(), gradient.values.data());
   return gradient;
 }
 
 inline Gradient gradient_of(const Objective& objective, const Policy& policy, ThreadPool& pool, ForestPassSettings settings = {}) {
-  ForestPass pass(pool, settings);
+  CpuTraining pass(pool, settings);
   return gradient_with(pass, objective, policy);
 }
 

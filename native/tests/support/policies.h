@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/cpu_training.h"
 #include "base/philox.h"
 #include "base/thread_pool.h"
 #include "support/cpu.h"
@@ -15,9 +16,8 @@
 #include "support/loss_values.h"
 #include "model/inference/decode.h"
 #include "model/policy.h"
-#include "train/batch.h"
-#include "train/forest/forest.h"
-#include "train/forest/forest_pass.h"
+#include "pass/plan/forest.h"
+#include "train/mini_batch.h"
 #include "train/update.h"
 
 namespace longhaul::test {
@@ -188,7 +188,7 @@ inline std::vector<float> logprobs_under(const Policy& policy, const Batch& batc
   for (int k = 0; k < mini_batches; ++k) {
     const MiniBatch mini = mini_batch_of(batch, k);
     std::vector<float> logprobs(mini.target_rows.size());
-    ForestPass pass(pool);
+    CpuTraining pass(pool);
     pass.begin(policy, mini.forest, mini.target_rows, mini.target_tokens, 1);
     pass.logprobs(logprobs);
     all.insert(all.end(), logprobs.begin(), logprobs.end());

@@ -5,7 +5,7 @@
 
 #include "support/batches.h"
 #include "support/every_set.h"
-#include "train/forest/forest_activations.h"
+#include "pass/rows.h"
 
 using namespace longhaul;
 using namespace longhaul::test;
@@ -164,12 +164,11 @@ void a_used_pass_gives_the_bits_of_a_fresh_one() {
   const Policy large = tiny_policy(1, long_architecture()), lora = tiny_lora_policy(3, long_architecture());
   Policy small = tiny_policy(5);
   const Objective long_objective = cut_objective(71), short_objective = shared_objective(71, 53, 9, 60);
-  ForestPass used(pool, {1024, false});
+  CpuTraining used(pool, {1024, false});
   gradient_with(used, long_objective, large);
-  used.configure({whole, false});
-  used.weights_changed();
+  used.prepare({whole, false}, whole);
   check_same(gradient_with(used, short_objective.with_entropy(), small), gradient_of(short_objective.with_entropy(), small, pool), "another policy");
-  used.weights_changed();
+  used.prepare({whole, false}, whole);
   check_same(gradient_with(used, short_objective, lora), gradient_of(short_objective, lora, pool), "adapters");
   // A pass that an exception ends does not affect the next pass.
   int calls = 0;
@@ -177,11 +176,10 @@ void a_used_pass_gives_the_bits_of_a_fresh_one() {
   used.begin(small, short_objective.forest, short_objective.rows, short_objective.tokens, 1, [&] {
     if (++calls == 3) throw Failure("ended");
   });
-  check_throws<Failure>([&] { used.gradient([](auto, auto, auto, auto) {}, false, ignored); }, "ended", "a pass that is ended");
+  check_throws<Failure>([&] { used.gradient([](auto, auto, auto, auto) {}, false, ignored.data()); }, "ended", "a pass that is ended");
   for (float& value : small.trained()) value *= 1.01f;
   small.changed();
-  used.weights_changed();
-  used.configure({512, true});
+  used.prepare({512, true}, whole);
   check_same(gradient_with(used, short_objective, small), gradient_of(short_objective, small, pool), "changed weights");
 }
 

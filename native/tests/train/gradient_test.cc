@@ -128,9 +128,9 @@ void losses_match_finite_differences() {
     };
     const auto differentiate = [&] {
       std::vector<float> values(policy.trained().size(), 0.0f);
-      ForestPass pass(pool);
+      CpuTraining pass(pool);
       pass.begin(policy, objective.forest, objective.rows, objective.tokens, objective.temperature);
-      pass.gradient(derive, settings.entropy_weight != 0, values);
+      pass.gradient(derive, settings.entropy_weight != 0, values.data());
       return values;
     };
     const std::vector<float> gradient = differentiate();
@@ -171,10 +171,10 @@ void gradients_are_added_to_what_is_there() {
   const Objective objective = objective_for(policy);
   const std::vector<float> once = gradient_of(objective, policy, pool).values;
   std::vector<float> shifted(once.size(), 1000.0f);
-  ForestPass pass(pool);
+  CpuTraining pass(pool);
   pass.begin(policy, objective.forest, objective.rows, objective.tokens, objective.temperature);
   pass.gradient([&](auto, auto, std::span<double> derivatives, auto) { std::copy(objective.weights.begin(), objective.weights.end(), derivatives.begin()); },
-                false, shifted);
+                false, shifted.data());
   for (size_t i = 0; i < once.size(); ++i) check_near(shifted[i] - 1000.0f, once[i], 2e-3, "gradient " + std::to_string(i));
 }
 

@@ -1,6 +1,6 @@
 // The optimizer step of an update: AdamW compared with double precision, decay, clipping, the parameters that are trained, and the values
 // that a reset clears.
-#include "train/optimizer.h"
+#include "model/optimizer.h"
 
 #include <algorithm>
 #include <cmath>

@@ -9,7 +9,7 @@
 
 #include "support/cpu.h"
 #include "support/every_set.h"
-#include "train/forest/forest_pass.h"
+#include "backend/cpu_training.h"
 #include "train/score.h"
 #include "support/updates.h"
 
@@ -162,7 +162,7 @@ double mean_entropy(const Policy& policy, const Batch& batch) {
   double sum = 0, targets = 0;
   for (int k = 0; k < 2; ++k) {
     const MiniBatch mini = mini_batch_of(batch, k);
-    ForestPass pass(pool);
+    CpuTraining pass(pool);
     std::vector<float> logprobs(mini.target_rows.size()), entropies(mini.target_rows.size());
     pass.begin(policy, mini.forest, mini.target_rows, mini.target_tokens, 1);
     pass.logprobs(logprobs, entropies);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cuda/kernels/attention/cache_blocks.h"
-#include "cuda/host/device_room.h"
+#include "cuda/host/buffer.h"
 #include "model/inference/feed.h"
 
 namespace longhaul::cuda {

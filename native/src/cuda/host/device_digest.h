@@ -7,7 +7,7 @@
 
 #include "backend/backend.h"
 #include "cuda/host/device_model.h"
-#include "cuda/host/device_room.h"
+#include "cuda/host/buffer.h"
 #include "cuda/host/training/device_optimizer.h"
 #include "cuda/kernels/digest.h"
 
@@ -20,8 +20,8 @@ class DeviceDigest {
                                const DeviceMoments& moments, Stream stream);
 
  private:
-  DeviceRoom<DigestPart> parts_;
-  DeviceRoom<std::uint32_t> digests_;
+  Buffer<DigestPart> parts_;
+  Buffer<std::uint32_t> digests_;
 };
 
 }  // namespace longhaul::cuda

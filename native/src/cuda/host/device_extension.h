@@ -29,8 +29,8 @@ class DeviceExtension {
   /// Rows that attend in one layer.
   struct Queries {
     int count = 0, tile_rows = 0, tiles = 0;
-    DeviceRoom<int32_t> rows, places;
-    DeviceRoom<AttentionTile> tile_room;
+    Buffer<int32_t> rows, places;
+    Buffer<AttentionTile> tile_room;
   };
 
   void put_rows(const DeviceModel& model, std::span<const Feed> feeds);
@@ -42,11 +42,11 @@ class DeviceExtension {
 
   Stream stream_;
   int rows_ = 0, wanted_ = 0;
-  DeviceRoom<int32_t> tokens_, positions_, stores_, entries_;
+  Buffer<int32_t> tokens_, positions_, stores_, entries_;
   Queries all_, last_;
-  DeviceRoom<float> hidden_, kept_, normed_, qkv_, attention_, gate_up_, activated_, adapter_, logits_;
-  DeviceRoom<RowDraw> row_draws_;
-  DeviceRoom<DrawnToken> drawn_;
+  Buffer<float> hidden_, kept_, normed_, qkv_, attention_, gate_up_, activated_, adapter_, logits_;
+  Buffer<RowDraw> row_draws_;
+  Buffer<DrawnToken> drawn_;
 };
 
 }  // namespace longhaul::cuda

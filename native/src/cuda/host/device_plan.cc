@@ -4,8 +4,8 @@
 
 #include "cuda/host/device_extension.h"
 #include "ops/ops.h"
-#include "train/forest/forest_activations.h"
-#include "train/forest/pass_settings.h"
+#include "pass/rows.h"
+#include "pass/plan/pass_settings.h"
 
 namespace longhaul::cuda {
 

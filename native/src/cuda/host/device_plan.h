@@ -1,7 +1,7 @@
 // The memory of a GPU that holding and training a policy takes.
 #pragma once
 
-#include "train/memory_plan.h"
+#include "backend/memory_plan.h"
 
 namespace longhaul::cuda {
 

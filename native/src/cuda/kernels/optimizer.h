@@ -45,7 +45,7 @@ constexpr size_t square_blocks(size_t n) { return (n + square_block - 1) / squar
 void squares(const float* x, size_t n, float* totals, Stream stream);
 
 /// `total` + Σ x² of a trained range of n values, from its totals (in the host's memory), in the order of gradient_norm
-/// (train/optimizer.h): in double, by stretches of 16,384 values.
+/// (model/optimizer.h): in double, by stretches of 16,384 values.
 double add_squares(double total, const float* totals, size_t n);
 
 namespace testing {

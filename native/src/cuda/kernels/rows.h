@@ -42,7 +42,7 @@ void sum_rows(ConstRows from, const RowLists& lists, Rows to, int width, Stream 
 /// canonical order (pieces from the last to the first, within a piece from the first row to the last). `targets` differ; null: row i.
 void add_rows(ConstRows from, const RowLists& lists, const int32_t* targets, Rows to, int width, Stream stream);
 
-/// Rows in one partial sum of a norm's or bias's gradient: norm_block_rows of train/forest.
+/// Rows in one partial sum of a norm's or bias's gradient: norm_block_rows (pass/rows.h).
 constexpr int sum_block_rows = 64;
 constexpr int sum_blocks(int rows) { return (rows + sum_block_rows - 1) / sum_block_rows; }
 

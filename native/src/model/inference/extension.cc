@@ -83,7 +83,7 @@ void Extension::run_by_columns(float* logits) {
   float* output_adapter = adapter_space(space.output_adapter, linears_[0].output, all);
   float* gate_up_adapter = adapter_space(space.gate_up_adapter, linears_[0].gate_up, all);
   float* down_adapter = adapter_space(space.down_adapter, linears_[0].down, all);
-  const auto of = [](const Linear& linear, float* adapter, int row) { return adapter + size_t(row) * adapter_width(linear); };
+  const auto of = [](const Linear& linear, float* adapter, int row) { return adapter + size_t(row) * linear.adapter_width(); };
 
   for (int layer = 0; layer < layers; ++layer) {
     const LayerParameters& parameters = weights_.layout().layers[layer];

@@ -17,7 +17,7 @@ inline Workspace& workspace() {
 }
 
 inline float* adapter_space(AlignedBuffer& buffer, const Linear& linear, int rows) {
-  return buffer.scratch(size_t(rows) * size_t(adapter_width(linear)));
+  return buffer.scratch(size_t(rows) * size_t(linear.adapter_width()));
 }
 
 }  // namespace longhaul

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "backend/backend.h"
-#include "train/forest/forest.h"
+#include "train/mini_batch.h"
 
 namespace longhaul {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "train/forest/pass_settings.h"
+#include "pass/plan/pass_settings.h"
 
 namespace longhaul::cuda {
 

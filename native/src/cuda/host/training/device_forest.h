@@ -4,38 +4,36 @@
 
 #include <vector>
 
-#include "cuda/host/device_room.h"
+#include "cuda/host/buffer.h"
 #include "cuda/kernels/attention/attention_backward.h"
-#include "train/forest/forest.h"
-#include "train/forest/forest_pass_plan.h"
+#include "pass/plan/forest.h"
+#include "pass/plan/pass_plan.h"
+#include "pass/rows.h"
 
 namespace longhaul::cuda {
 
 /// The queries of a pass in one kind of layer, and the keys that they give gradients to.
 struct ForestQueries {
   int count = 0, tiles = 0, key_tiles = 0;
-  DeviceRoom<int32_t> rows, places;
-  DeviceRoom<AttentionTile> tile_room;
-  DeviceRoom<KeyTile> key_tile_room;
-  DeviceRoom<KeyReader> readers;
+  Buffer<int32_t> rows, places;
+  Buffer<AttentionTile> tile_room;
+  Buffer<KeyTile> key_tile_room;
+  Buffer<KeyReader> readers;
 };
 
 struct DeviceForestPass {
-  DeviceRoom<int32_t> tokens, positions;  // [rows]
-  DeviceRoom<int32_t> chains;             // of all segments: rows of the forest
+  Buffer<int32_t> tokens, positions;  // [rows]
+  Buffer<int32_t> chains;             // of all segments: rows of the forest
   ForestQueries all, outputs;             // of layers below the last; of the last
-  DeviceRoom<int32_t> output_rows;        // [outputs]
-  DeviceRoom<int32_t> output_starts, output_targets;  // targets of each output, in order
-  DeviceRoom<int32_t> target_outputs, target_tokens;  // [targets], in canonical order
+  Buffer<int32_t> output_rows;        // [outputs]
+  Buffer<int32_t> output_starts, output_targets;  // targets of each output, in order
+  Buffer<int32_t> target_outputs, target_tokens;  // [targets], in canonical order
   // Rows of each distinct token, in canonical order, and the token's number in PassPlan::distinct_tokens.
-  DeviceRoom<int32_t> token_starts, token_rows, token_slots;
+  Buffer<int32_t> token_starts, token_rows, token_slots;
   int tokens_here = 0;
 
-  /// Rows [first, first + count) of each piece, from the last piece to the first; of outputs, without empty pieces.
-  struct Piece {
-    int first, count;
-  };
-  std::vector<Piece> row_pieces, output_pieces;
+  /// Each piece's rows, from the last piece to the first; of outputs, without empty pieces.
+  std::vector<RowRange> row_pieces, output_pieces;
 
   void put(const Forest& forest, const PassPlan& plan, const PassRange& pass, std::span<const int32_t> tokens_of_targets, int group,
            Stream stream);

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "cuda/host/device_model.h"
-#include "cuda/host/device_room.h"
-#include "train/optimizer.h"
+#include "cuda/host/buffer.h"
+#include "model/optimizer.h"
 
 namespace longhaul::cuda {
 
@@ -24,14 +24,14 @@ struct DeviceMoments {
 
 class DeviceOptimizer {
  public:
-  /// √Σ g², as `gradient_norm` of train/optimizer.h.
+  /// √Σ g², as `gradient_norm` of model/optimizer.h.
   double norm(const Policy& policy, const float* gradients, Stream stream);
   /// Steps `values` in place. `policy` names the trained ranges.
   void step(const Policy& policy, float* values, DeviceMoments& moments, const float* gradients, const ops::AdamStep& step, Stream stream);
 
  private:
-  DeviceRoom<float> totals_;
-  DeviceRoom<uint8_t> decayed_;
+  Buffer<float> totals_;
+  Buffer<uint8_t> decayed_;
 };
 
 }  // namespace longhaul::cuda

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cuda/host/device_model.h"
-#include "cuda/host/device_room.h"
+#include "cuda/host/buffer.h"
 
 namespace longhaul::cuda {
 
@@ -31,7 +31,7 @@ class GradientCheck {
   GradientMatrix matrix_;
   Stream stream_ = nullptr;
   int first_output_ = 0, outputs_ = 0, first_input_ = 0, inputs_ = 0;
-  DeviceRoom<float> gathered_;
+  Buffer<float> gathered_;
   std::vector<float> dy_, x_, found_;
   std::vector<float> expected_;  // [outputs, inputs]
 };

@@ -3,7 +3,7 @@
 //
 // The gradient of a key is added up as on the CPU. A segment (the rows of a node within a pass) that sees the key gives one sum: a chain
 // from 0 over its queries in order and, for each query, over its heads in order. These sums are added to `d_keys_values` one after another,
-// in the canonical order of the segments (train/forest/forest_backward.cc). One block of threads owns 32 keys and does all of that.
+// in the canonical order of the segments (pass/forest_pass.h). One block of threads owns 32 keys and does all of that.
 #pragma once
 
 #include <cstddef>

@@ -10,7 +10,7 @@
 namespace longhaul::cuda {
 
 template <class T>
-class DeviceRoom {
+class Buffer {
  public:
   /// Room for at least n values; contents are unspecified.
   T* room(size_t n) {
@@ -20,6 +20,8 @@ class DeviceRoom {
     }
     return array_.data();
   }
+  T* rows(int rows, size_t width) { return room(size_t(rows) * width); }
+  T* row(int index, size_t width) { return array_.data() + size_t(index) * width; }
 
   T* zeros(size_t n, Stream stream) {
     T* values = room(n);
@@ -37,7 +39,7 @@ class DeviceRoom {
   T* data() { return array_.data(); }
   const T* data() const { return array_.data(); }
 
-  void swap(DeviceRoom& other) noexcept { std::swap(array_, other.array_); }
+  void swap(Buffer& other) noexcept { std::swap(array_, other.array_); }
 
  private:
   DeviceArray<T> array_;

@@ -1,4 +1,4 @@
-#include "train/gradient_work.h"
+#include "backend/gradient_work.h"
 
 #include <algorithm>
 #include <cstring>
@@ -23,7 +23,8 @@ void PackedRows::resize(int rows, int columns) {
   for (size_t b = 0; b < count; ++b) {
     blocks_[b].depth = std::min(block_rows, rows - int(b) * block_rows);
     blocks_[b].columns = columns;
-    room(blocks_[b].values, size_t(ops::panel_count(columns)) * ops::panel_columns * block_rows);
+    const size_t floats = size_t(ops::panel_count(columns)) * ops::panel_columns * block_rows;
+    if (blocks_[b].values.size() < floats) blocks_[b].values.resize(floats);
   }
 }
 

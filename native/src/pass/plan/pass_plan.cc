@@ -1,9 +1,9 @@
-#include "train/forest/forest_pass_plan.h"
+#include "pass/plan/pass_plan.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "train/forest/forest_pass.h"
+#include "pass/plan/pass_settings.h"
 
 namespace longhaul {
 

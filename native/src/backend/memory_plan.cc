@@ -1,4 +1,4 @@
-#include "train/memory_plan.h"
+#include "backend/memory_plan.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -6,9 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "train/forest/forest_activations.h"
-#include "train/forest/forest_pass.h"
-#include "train/forest/forest_pass_plan.h"
+#include "ops/ops.h"
+#include "pass/plan/pass_plan.h"
+#include "pass/plan/pass_settings.h"
+#include "pass/rows.h"
 
 namespace longhaul {
 
@@ -54,12 +55,12 @@ std::size_t attention_floats(const Architecture& architecture, int chain) {
   return keys * (2 * width + 3 * padded) + 2 * scores;
 }
 
-/// Floats of one thread's own buffers (TileSpace in train/forest_activations.h, train/gradient_work.cc, the kernels).
+/// Floats of one thread's own buffers (CpuScratch, the kernels).
 std::size_t thread_floats(const Architecture& architecture, const RowWidths& widths, int chain) {
-  constexpr std::size_t forward_tile = 192, backward_tile = 128, transposed = 192 * 512, packed = 512 * 256;
+  constexpr std::size_t forward_tile = 192, backward_tile = 128, head_tile = 96, transposed = 192 * 512, packed = 512 * 256;
   // Scratch space of moderate size allocates a quarter more than asked for (base/aligned_buffer.h).
   return forward_tile * (3 * widths.hidden + 3 * widths.ffn + widths.adapters) + backward_tile * (widths.hidden + widths.ffn) +
-         packed + (transposed + attention_floats(architecture, chain)) * 5 / 4;
+         head_tile * widths.hidden + packed + (transposed + attention_floats(architecture, chain)) * 5 / 4;
 }
 
 std::size_t activation_floats(const MemoryRequest& request, const RowWidths& widths, std::size_t rows) {

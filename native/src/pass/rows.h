@@ -7,9 +7,23 @@
 #include <vector>
 
 #include "model/policy.h"
-#include "train/backward_linear.h"
 
 namespace longhaul {
+
+/// Consecutive rows or outputs of a pass, or targets of a chunk.
+struct RowRange {
+  int first = 0, count = 0;
+};
+
+/// Rows that begin `ld` values apart.
+template <class T>
+struct Matrix {
+  T* data;
+  size_t ld;
+};
+
+/// Rows in one partial sum of the gradient of a norm or bias.
+constexpr int norm_block_rows = 64;
 
 /// Most bytes of logits that exist at once.
 constexpr size_t head_bytes = size_t{64} << 20;
@@ -53,46 +67,5 @@ struct RowWidths {
   /// One of the two pieces that are computed at once: gradients, and the right-hand sides of their products.
   size_t piece() const { return 3 * hidden + 3 * ffn + query + 2 * adapters; }
 };
-
-/// x·Aᵀ of the four linear layers, or its gradient.
-struct AdapterBuffers {
-  AlignedBuffer qkv{BufferMemory::mapped}, output{BufferMemory::mapped}, gate_up{BufferMemory::mapped},
-      down{BufferMemory::mapped};
-};
-
-/// Activations that the backward pass of one layer reads. In the last layer, the buffers after attention hold only the rows that targets
-/// read (outputs).
-struct LayerActivations {
-  AlignedBuffer qkv{BufferMemory::mapped};            // [rows, qkv_width], after norms and rotation
-  AlignedBuffer heads_saved{BufferMemory::mapped};    // [rows, query_width + key_value_width], before norms; only with head norms
-  AlignedBuffer heads_inverse;                        // [rows, heads + kv_heads]
-  AlignedBuffer attention{BufferMemory::mapped};      // [rows, query_width]
-  AlignedBuffer log_sums;                             // [rows, heads]
-  AlignedBuffer middle{BufferMemory::mapped};         // [rows, hidden], between attention and MLP
-  AlignedBuffer gate_up{BufferMemory::mapped};        // [rows, 2 · intermediate]
-  AdapterBuffers adapter_down;                        // scale · x·Aᵀ
-};
-
-/// Buffers from which, together with activations, the gradients of one piece are computed.
-struct PieceSpace {
-  AlignedBuffer d_output;   // [512, hidden]: gradient of the MLP's output
-  AlignedBuffer d_gate_up;  // [512, 2 · intermediate]
-  AdapterBuffers d_adapter_down;
-  PackedLinear qkv, output, gate_up, down;
-  // Sums over blocks of 64 rows.
-  AlignedBuffer norm_blocks, final_norm_blocks, head_norm_blocks, bias_blocks;
-};
-
-/// Working memory of one thread for one tile of rows.
-struct TileSpace {
-  AlignedBuffer normed, middle, gate_up, activated, output, d_activated, d_normed, inverse, adapter_down;
-  std::vector<int32_t> chain;
-};
-
-/// The calling thread's TileSpace.
-inline TileSpace& tile_space() {
-  static thread_local TileSpace space;
-  return space;
-}
 
 }  // namespace longhaul

@@ -1,4 +1,4 @@
-#include "train/optimizer.h"
+#include "model/optimizer.h"
 
 #include <algorithm>
 #include <cmath>

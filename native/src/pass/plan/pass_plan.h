@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "train/forest/forest.h"
+#include "pass/plan/forest.h"
 
 namespace longhaul {
 

@@ -5,17 +5,9 @@
 #include <cstddef>
 #include <vector>
 
-#include "base/aligned_buffer.h"
 #include "ops/ops.h"
 
 namespace longhaul {
-
-/// Room for at least `size` floats, kept between calls; contents are unspecified. Allocates no more than `size`, whereas
-/// AlignedBuffer::scratch may add a quarter.
-inline float* room(AlignedBuffer& buffer, size_t size) {
-  if (buffer.size() < size) buffer.resize(size);
-  return buffer.data();
-}
 
 /// X[rows, columns] in blocks of 512 rows, in the order in which GEMM kernels read a right-hand side. Several threads may write at once,
 /// each its own rows, while the rows are still in its cache.

@@ -6,8 +6,6 @@
 #include <span>
 #include <vector>
 
-#include "train/batch.h"
-
 namespace longhaul {
 
 struct ForestNode {
@@ -28,19 +26,5 @@ struct Forest {
   /// Returns the index of the new node. A parent must be added before its children.
   int add(int parent, std::span<const int32_t> tokens);
 };
-
-/// One mini-batch: its forest and views of its targets. `target_rows` are rows of the forest; `target_samples` begin at
-/// 0.
-struct MiniBatch {
-  Forest forest;
-  std::vector<int32_t> target_rows;
-  std::vector<int32_t> target_samples;
-  std::span<const int32_t> target_tokens;
-  std::span<const float> advantages;
-  std::span<const float> old_logprobs, rollout_logprobs;  // either may be empty
-};
-
-/// The batch must be valid.
-MiniBatch mini_batch_of(const Batch& batch, int index);
 
 }  // namespace longhaul

@@ -1,4 +1,4 @@
-#include "train/backward_linear.h"
+#include "backend/backward_linear.h"
 
 namespace longhaul {
 

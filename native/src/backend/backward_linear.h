@@ -3,7 +3,7 @@
 #pragma once
 
 #include "model/policy.h"
-#include "train/gradient_work.h"
+#include "backend/gradient_work.h"
 
 namespace longhaul {
 

@@ -1,0 +1,152 @@
+// The CPU as a device of passes: rows go in tiles to the threads of a pool, and a tile goes through as much of a layer as it can while it is
+// in its core's caches.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/backward_linear.h"
+#include "base/thread_pool.h"
+#include "model/linear.h"
+#include "pass/forest_pass.h"
+
+namespace longhaul {
+
+/// Memory that grows to what is asked for, and no further (AlignedBuffer::scratch may add a quarter), and is kept between calls. Contents are
+/// unspecified.
+template <class T>
+class CpuBuffer {
+ public:
+  T* room(size_t n) {
+    const size_t floats = (n * sizeof(T) + sizeof(float) - 1) / sizeof(float);
+    if (buffer_.size() < floats) buffer_.resize(floats);
+    return data();
+  }
+  T* rows(int rows, size_t width) { return room(rounded_rows(rows) * width); }
+  T* row(int index, size_t width) { return data() + size_t(index) * width; }
+  T* data() { return reinterpret_cast<T*>(buffer_.data()); }
+  const T* data() const { return reinterpret_cast<const T*>(buffer_.data()); }
+  void swap(CpuBuffer& other) noexcept { buffer_.swap(other.buffer_); }
+
+ private:
+  AlignedBuffer buffer_{BufferMemory::mapped};
+};
+
+/// Index arrays of a pass.
+struct CpuArrays {
+  std::span<const int32_t> tokens, positions, output_rows;
+  std::vector<int32_t> target_outputs, target_tokens;
+};
+
+/// Working memory of one thread for one tile of rows.
+struct CpuScratch : RowScratch<CpuBuffer<float>> {
+  CpuBuffer<float> d_activated, d_normed, inverse;
+  std::vector<int32_t> chain;
+};
+
+class CpuDevice {
+ public:
+  using Activation = float;
+  template <class T>
+  using Buffer = CpuBuffer<T>;
+  using Arrays = CpuArrays;
+  using Operand = PackedRows;
+
+  CpuDevice(ThreadPool& pool) : pool_(pool) {}
+
+  ThreadPool& pool() { return pool_; }
+  int threads() const { return pool_.threads(); }
+  void hold(const Policy& policy) { policy_ = &policy; }
+  void lay_out(CpuArrays& arrays, const Forest& forest, const PassPlan& plan, const PassRange& pass, std::span<const int32_t> tokens_of_targets);
+  /// Packs the weights of the held policy that are not packed.
+  void start();
+  /// Packs what backward passes read. `changed`: the policy's trained values may have.
+  void pack_backward(bool changed);
+  void drop_scratch() {}
+
+  const ops::Table& op() const { return *op_; }
+  const Weights& weights() const { return policy_->weights(); }
+  const float* embedding() const { return weights().at(policy_->layout().embedding); }
+  const LayerLinears& linears(int layer) const { return linears_[size_t(layer)]; }
+  const BackwardLinears& backward_linears(int layer) const { return backwards_[size_t(layer)]; }
+
+  float* zeros(CpuBuffer<float>& buffer, size_t n);
+  void put(const std::vector<float>& values, CpuBuffer<float>& to) { std::copy(values.begin(), values.end(), to.room(values.size())); }
+  std::span<const float> read(const CpuBuffer<float>& from, size_t n) { return {from.data(), n}; }
+
+  /// Enough tiles for all threads, and few enough rows for a core's cache.
+  template <class Work>
+  void rows(int count, Work&& work) {
+    tiles(count, tile_rows(count, 48, 192), work);
+  }
+  template <class Work>
+  void head_rows(int count, Work&& work) {
+    tiles(count, tile_rows(count, 12, 96), work);
+  }
+
+  /// The calling thread's.
+  static CpuScratch& scratch() {
+    static thread_local CpuScratch space;
+    return space;
+  }
+  /// Where to write rows that the backward pass reads if `kept`.
+  static float* place(CpuBuffer<float>& rows, CpuBuffer<float>& scratch, RowRange at, size_t width, bool kept) {
+    return kept ? rows.row(at.first, width) : scratch.room(size_t(at.count) * width);
+  }
+
+  void gather(Matrix<const float> from, const int32_t* indices, Matrix<float> to, int rows, int width) const;
+  void apply(const Linear& linear, Matrix<const float> x, Matrix<float> y, int rows, bool accumulate, float* down) const {
+    longhaul::apply(*op_, linear, x.data, x.ld, y.data, y.ld, rows, accumulate, down);
+  }
+  void rms_norm(const float* x, const ParameterRange& norm, float* y, float* inverse, int rows) const {
+    op_->rms_norm(x, weights().at(norm), eps(), y, inverse, rows, policy_->architecture().hidden_size);
+  }
+  /// Norm (unless the range is empty) and rotation of queries or keys.
+  void rotate(Matrix<float> x, const ParameterRange& norm, const int32_t* positions, Matrix<float> saved, Matrix<float> inverse, int rows,
+              int heads) const {
+    op_->head_norm_rope(x.data, x.ld, norm.empty() ? nullptr : weights().at(norm), eps(), positions, weights().rope().cos(),
+                        weights().rope().sin(), saved.data, saved.ld, inverse.data, inverse.ld, rows, heads, policy_->architecture().head_dim);
+  }
+  void swiglu(const float* gate_up, float* y, int rows) const { op_->swiglu(gate_up, y, rows, policy_->architecture().intermediate_size); }
+
+  void logits(const float* x, float* y, int rows) const {
+    op_->matmul(x, hidden(), weights().forward_panels().head, y, vocabulary(), rows, false);
+  }
+  void row_logprobs(const float* logits, int rows, float inverse_temperature, const int32_t* tokens, ops::RowNormalizer* normalizers,
+                    float* logprobs, float* entropies) const;
+  void softmax_gradient(float* logits, int rows, float inverse_temperature, const int32_t* tokens, const ops::RowNormalizer* normalizers,
+                        const float* scales, const float* entropies, const float* entropy_scales) const;
+  void logits_backward(const float* d_logits, float* dx, int rows) const {
+    op_->matmul(d_logits, vocabulary(), panels_.weights.head, dx, hidden(), rows, false);
+  }
+  void resize(PackedRows& rows, int count, int width) { rows.resize(count, width); }
+  void write(PackedRows& rows, Matrix<const float> x, RowRange at) { rows.write(x.data, x.ld, at.first, at.count); }
+  void add_head_gradient(const float* d_logits, const PackedRows& x, int rows, float* gradients);
+
+ private:
+  size_t hidden() const { return size_t(policy_->architecture().hidden_size); }
+  size_t vocabulary() const { return size_t(policy_->architecture().vocab_size); }
+  float eps() const { return float(policy_->architecture().rms_norm_eps); }
+  int tile_rows(int count, int least, int most) const {
+    constexpr int kernel_rows = 12;
+    const int share = (count + 4 * threads() - 1) / (4 * threads());
+    return std::clamp((share + kernel_rows - 1) / kernel_rows * kernel_rows, least, most);
+  }
+  template <class Work>
+  void tiles(int count, int rows, Work&& work) {
+    pool_.parallel_for(size_t(count + rows - 1) / rows,
+                       [&](size_t t) { work(RowRange{int(t) * rows, std::min(rows, count - int(t) * rows)}); });
+  }
+
+  ThreadPool& pool_;
+  const ops::Table* op_ = nullptr;
+  const Policy* policy_ = nullptr;
+  std::vector<LayerLinears> linears_;
+  BackwardPanels panels_;
+  std::vector<BackwardLinears> backwards_;
+  const Policy* packed_policy_ = nullptr;
+  std::weak_ptr<const Weights> packed_base_;  // frozen weights with packed panels
+};
+
+}  // namespace longhaul

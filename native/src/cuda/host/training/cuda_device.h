@@ -1,0 +1,106 @@
+// A GPU as a device of passes: every operation is launched over all rows of a pass.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "cuda/host/training/device_forest.h"
+#include "cuda/host/device_model.h"
+#include "pass/forest_pass.h"
+
+namespace longhaul::cuda {
+
+struct DeviceMoments;
+
+/// The policies that a backend has on its device.
+class DevicePolicies {
+ public:
+  virtual ~DevicePolicies() = default;
+  /// Copies the held policy if the device has other values. Throws std::logic_error if the policy is not held.
+  virtual DeviceModel& model_of(const Policy& policy) = 0;
+  /// The held policy's moments.
+  virtual DeviceMoments& moments() = 0;
+  /// From now on the held model is this policy, which has been stepped to.
+  virtual void stepped_to(const Policy& next) = 0;
+  /// Forgets values that are not the held policy's. They are copied again when they are needed.
+  virtual void forget_steps() noexcept = 0;
+};
+
+class CudaDevice {
+ public:
+  using Activation = float;
+  template <class T>
+  using Buffer = cuda::Buffer<T>;
+  using Arrays = DeviceForestPass;
+  using Operand = ConstRows;
+
+  CudaDevice(DevicePolicies& policies, Stream stream) : policies_(policies), stream_(stream) {}
+
+  int threads() const { return 1; }
+  void hold(const Policy& policy) { model_ = &policies_.model_of(policy); }
+  void lay_out(DeviceForestPass& arrays, const Forest& forest, const PassPlan& plan, const PassRange& pass,
+               std::span<const int32_t> tokens_of_targets) {
+    arrays.put(forest, plan, pass, tokens_of_targets, architecture().queries_per_key_value(), stream_);
+  }
+  void start() {}
+  void drop_scratch() { scratch_ = {}; }
+
+  const DeviceModel& model() const { return *model_; }
+  const float* embedding() const { return model_->at(model_->layout().embedding); }
+  const DeviceLinears& linears(int layer) const { return model_->linears(layer); }
+
+  float* zeros(Buffer<float>& buffer, size_t n) { return buffer.zeros(n, stream_); }
+  void put(const std::vector<float>& values, Buffer<float>& to) { to.put(values, stream_); }
+  /// Valid until the next call.
+  std::span<const float> read(const Buffer<float>& from, size_t n);
+
+  template <class Work>
+  void rows(int count, Work&& work) {
+    if (count > 0) work(RowRange{0, count});
+  }
+  template <class Work>
+  void head_rows(int count, Work&& work) {
+    rows(count, work);
+  }
+  RowScratch<Buffer<float>>& scratch() { return scratch_; }
+  /// All rows of a pass at once would need as much scratch as the buffer has.
+  static float* place(Buffer<float>& rows, Buffer<float>&, RowRange at, size_t width, bool) { return rows.rows(at.count, width); }
+
+  void gather(Matrix<const float> from, const int32_t* indices, Matrix<float> to, int rows, int width) const {
+    gather_rows({from.data, from.ld}, indices, {to.data, to.ld}, rows, width, stream_);
+  }
+  void apply(const DeviceLinear& linear, Matrix<const float> x, Matrix<float> y, int rows, bool accumulate, float* down) const {
+    cuda::apply(linear, {x.data, x.ld}, {y.data, y.ld}, rows, accumulate, down, stream_);
+  }
+  void rms_norm(const float* x, const ParameterRange& norm, float* y, float* inverse, int rows) const {
+    model_->rms_norm(x, norm, y, inverse, rows, stream_);
+  }
+  void rotate(Matrix<float> x, const ParameterRange& norm, const int32_t* positions, Matrix<float> saved, Matrix<float> inverse, int rows,
+              int heads) const {
+    head_norm_rope({model_->heads(x.data, norm, positions, rows, heads), float(architecture().rms_norm_eps), saved.data, saved.ld, inverse.data,
+                    inverse.ld},
+                   stream_);
+  }
+  void swiglu(const float* gate_up, float* y, int rows) const { cuda::swiglu(gate_up, y, rows, architecture().intermediate_size, stream_); }
+
+  void logits(const float* x, float* y, int rows) const;
+  void row_logprobs(const float* logits, int rows, float inverse_temperature, const int32_t* tokens, ops::RowNormalizer* normalizers,
+                    float* logprobs, float* entropies) const;
+  void softmax_gradient(float* logits, int rows, float inverse_temperature, const int32_t* tokens, const ops::RowNormalizer* normalizers,
+                        const float* scales, const float* entropies, const float* entropy_scales) const;
+  void logits_backward(const float* d_logits, float* dx, int rows) const;
+  void resize(ConstRows&, int, int) {}
+  void write(ConstRows& all, Matrix<const float> x, RowRange) { all = {x.data, x.ld}; }
+  void add_head_gradient(const float* d_logits, ConstRows x, int rows, float* gradients) const;
+
+ private:
+  const Architecture& architecture() const { return model_->architecture(); }
+
+  DevicePolicies& policies_;
+  Stream stream_;
+  DeviceModel* model_ = nullptr;
+  RowScratch<Buffer<float>> scratch_;
+  std::vector<float> read_;
+};
+
+}  // namespace longhaul::cuda

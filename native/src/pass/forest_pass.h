@@ -1,0 +1,178 @@
+// Forward and backward of a policy over a mini-batch's forest, on any device, in passes of bounded size. The bits depend only on forest,
+// targets and weights, not on the device, the size of a pass, recomputation, or the number of threads.
+//
+// Canonical order. Rows are cut into pieces of 512, counted from the first row of the forest. Gradients go over pieces from the last to the
+// first and, within a piece, row by row (weight gradients: one FMA chain; norms and biases: sums of blocks of 64 rows, added from the last
+// block to the first). Attention adds to the gradients of keys and values node by node, from the last node (cut at pieces) to the first.
+// Targets are ordered by the piece of their row, from the last to the first; within a piece by row; targets of one row in the order of
+// `target_rows`. The head's gradient is one chain over them. Embedding rows are summed separately and added last, since a tied head's chain
+// comes before them.
+//
+// What a pass does is written once, in driver.h, forward.h and head.h. A device gives:
+// - `Buffer<T>`, memory that is kept between calls: `room(n)` for n values, `rows(n, width)` for rows, rounded up if that spares fresh
+//   pages, `row(i, width)`. `Activation` is the type of activations, `Operand` what a gradient's product reads.
+// - `rows(n, work)` and `head_rows(n, work)`: work(range) for ranges that make up n rows, at the same time: a CPU cuts tiles for its threads
+//   and caches, a GPU launches once. What only one range reads goes to `scratch()`.
+// - operations on such rows: gather, apply, rms_norm, rotate, swiglu, logits, row_logprobs, softmax_gradient, logits_backward.
+// - `Arrays`, a pass's index arrays where the device reads them.
+// The class that it derives for training attends, and computes the gradients of layers.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "pass/plan/pass_plan.h"
+#include "pass/rows.h"
+#include "pass/training.h"
+
+namespace longhaul {
+
+/// The activations that a forward pass keeps for a backward pass: none; each layer's input and all of the last layer's; or all.
+enum class Keep { nothing, inputs, everything };
+
+template <class Device>
+using Activations = typename Device::template Buffer<typename Device::Activation>;
+
+/// scale · x·Aᵀ of the four linear layers, or its gradient.
+template <class Device>
+struct AdapterActivations {
+  Activations<Device> qkv, output, gate_up, down;
+
+  void rows(int rows, const auto& linears) {
+    qkv.rows(rows, size_t(linears.qkv.adapter_width()));
+    output.rows(rows, size_t(linears.output.adapter_width()));
+    gate_up.rows(rows, size_t(linears.gate_up.adapter_width()));
+    down.rows(rows, size_t(linears.down.adapter_width()));
+  }
+};
+
+/// What the backward pass of one layer reads. In the last layer, the buffers after attention hold only the rows that targets read (outputs).
+template <class Device>
+struct LayerActivations {
+  Activations<Device> qkv;          // [rows, qkv_width], after norms and rotation
+  Activations<Device> heads_saved;  // [rows, query_width + key_value_width], before norms; only with head norms
+  typename Device::template Buffer<float> heads_inverse;  // [rows, heads + kv_heads]
+  Activations<Device> attention;                          // [rows, query_width]
+  typename Device::template Buffer<float> log_sums;       // [rows, heads]
+  Activations<Device> middle;                             // [rows, hidden], between attention and MLP
+  Activations<Device> gate_up;                            // [rows, 2 · intermediate]
+  AdapterActivations<Device> adapter_down;
+};
+
+/// Working memory of one range of rows.
+template <class Buffer>
+struct RowScratch {
+  Buffer normed, middle, gate_up, activated, output, adapter_down, head;
+};
+
+template <class Device>
+class ForestPass : public Training {
+ public:
+  void prepare(const ForestPassSettings& settings, int most_rows) override;
+  void begin(const Policy& policy, const Forest& forest, std::span<const int32_t> target_rows, std::span<const int32_t> target_tokens,
+             float temperature, OnAdvance advanced = {}, OnAdvance passed = {}) override;
+  void logprobs(std::span<float> out) override { logprobs(out, {}); }
+  /// Also fills `entropies` [M] unless it is empty.
+  void logprobs(std::span<float> out, std::span<float> entropies);
+  void gradient(const Derive& derive, bool trains_entropy) override;
+  /// Adds to `gradients`, in the device's memory, laid out as policy.trained().
+  void gradient(const Derive& derive, bool trains_entropy, float* gradients);
+
+ protected:
+  template <class T>
+  using Buffer = typename Device::template Buffer<T>;
+  using Activation = typename Device::Activation;
+
+  explicit ForestPass(Device device, ForestPassSettings settings = {}) : device_(std::move(device)), settings_(settings) {}
+
+  /// Computes `attention` of a layer from its queries, keys and values, and `log_sums` if `saving`.
+  virtual void attend(const PassRange& pass, int layer, bool saving) = 0;
+  /// Called before the backward passes of a gradient, and before each.
+  virtual void prepare_gradient() = 0;
+  virtual void prepare_backward(const PassRange& pass) = 0;
+  /// Adds the layer's gradients, and turns the gradient of its output (in the last layer: d_targets) into that of its input.
+  virtual void backward_layer(const PassRange& pass, int layer) = 0;
+  /// Adds the gradient of the first layer's input to the sums for each token; adds these to the gradient.
+  virtual void sum_embedding_rows(const PassRange& pass) = 0;
+  virtual void add_embedding_gradient() = 0;
+  /// Called when all gradients but the embedding's are added.
+  virtual void check_gradients() {}
+  /// Frees what grows with the rows of a pass.
+  virtual void drop_backward() = 0;
+
+  const Architecture& architecture() const { return policy_->architecture(); }
+  const LayerParameters& parameters(int layer) const { return policy_->layout().layers[size_t(layer)]; }
+  bool frozen() const { return policy_->adapters() != nullptr; }
+  bool last(int layer) const { return layer + 1 == architecture().num_hidden_layers; }
+  bool several_passes() const { return plan_.passes.size() > 1; }
+  /// Whether the forward pass kept all that the layer's backward pass reads.
+  bool kept(int layer) const { return keep_ == Keep::everything || (keep_ == Keep::inputs && last(layer)); }
+  LayerActivations<Device>& activations(int layer) { return layers_[keep_ == Keep::everything ? size_t(layer) : 0]; }
+  Activations<Device>& input(int layer) { return inputs_[keep_ == Keep::nothing ? 0 : size_t(layer)]; }
+  int outputs(const PassRange& pass, int layer) const { return last(layer) ? pass.outputs : pass.rows; }
+  typename Device::Arrays& arrays(const PassRange& pass) { return arrays_[size_t(&pass - plan_.passes.data())]; }
+
+  Device device_;
+  ForestPassSettings settings_;
+  /// Rows of the largest pass that there has been memory for.
+  int held_rows_ = 0;
+
+  // Set by `begin`.
+  const Policy* policy_ = nullptr;
+  const Forest* forest_ = nullptr;
+  float inverse_temperature_ = 1;
+  OnAdvance advanced_, passed_;
+  PassPlan plan_;
+  std::vector<typename Device::Arrays> arrays_;
+
+  // Forward pass.
+  Keep keep_ = Keep::nothing;
+  std::vector<Activations<Device>> inputs_;         // [layers], or one that all layers work in
+  std::vector<LayerActivations<Device>> layers_;    // [layers], or a single one that all layers use
+  Activations<Device> last_hidden_, final_normed_;
+  Buffer<float> final_inverse_;
+  std::vector<Activations<Device>> keys_values_;    // [layers], of all rows of the forest; only with several passes
+
+  // Head, in canonical order of targets.
+  Activations<Device> logits_, d_targets_;
+  typename Device::Operand head_inputs_;
+  Buffer<ops::RowNormalizer> normalizers_;
+  Buffer<float> row_logprobs_, row_entropies_, scales_, entropy_scales_;
+  bool logits_kept_ = false, with_entropy_ = false, trains_entropy_ = false;
+  // In the order in which the targets were given.
+  std::vector<float> logprobs_, entropies_;
+  std::vector<double> derivatives_, entropy_derivatives_;
+
+  /// What the gradient is added to; `own_gradients_` is its memory unless the caller gives it.
+  float* gradients_ = nullptr;
+  Buffer<float> own_gradients_;
+
+ private:
+  static void tell(const OnAdvance& whom) {
+    if (whom) whom();
+  }
+  void start(bool entropy);
+  void drop_activations();
+  void backward(const PassRange& pass);
+
+  // forward.h
+  /// `store_keys`: with several passes, also writes its rows' keys and values to `keys_values_`.
+  void forward(const PassRange& pass, Keep keep, bool store_keys);
+  /// Recomputes, from the layer's input, the activations that `backward_layer` reads.
+  void recompute(const PassRange& pass, int layer);
+  void prepare_forward(const PassRange& pass);
+  void project(const PassRange& pass, int layer, RowRange at, bool saving, bool store_keys);
+  void transform(const PassRange& pass, int layer, RowRange at, bool saving, bool output_wanted);
+
+  // head.h
+  /// Most targets whose logits exist at once.
+  int chunk_targets(const PassRange& pass) const;
+  void prepare_chunk(int targets);
+  void compute_logits(const PassRange& pass, int first, RowRange at);
+  /// Log-probs (and entropies) of the pass's targets; keeps their logits if `keep_logits`.
+  void head_logprobs(const PassRange& pass, bool keep_logits);
+  /// Computes d_targets of the pass and adds the head's gradient.
+  void head_gradient(const PassRange& pass);
+};
+
+}  // namespace longhaul
