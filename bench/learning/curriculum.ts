@@ -80,9 +80,8 @@ function simulatedData(trainer: Record<string, unknown>): SimulatedData {
       tasks.filter(({ env_key }) => env_key === env).map(({ task_key }) => task_key),
     ]),
   );
-  const none = '0'.repeat(64);
   const record: RunRecord = {
-    ...{ schema: 'longhaul.run/2', run: 'simulated', name: 'simulated', seed: 1, spec, lineage: null },
+    ...{ schema: 'longhaul.run/3', run: 'simulated', name: 'simulated', seed: 1, spec, lineage: null },
     ...{ base_model: none, tokenizer: none, chat_template: none, tool_parser: 'none' },
     dataset: { name: 'simulated', version: '1', digest: none },
     observed: { started_at: '2026-01-01T00:00:00.000Z' },
@@ -95,11 +94,15 @@ function simulatedData(trainer: Record<string, unknown>): SimulatedData {
   };
 }
 
+/** Stands for digests of records that a simulation has not. */
+const none = '0'.repeat(64);
+
 async function planned(data: SimulatedData, step: number, before: StepBefore | null): Promise<GrpoPlan> {
   const plan = await planOf({
     own: {
-      ...{ schema: 'longhaul.plan/2', run: 'simulated', step, previous_state: '0'.repeat(64) },
+      ...{ schema: 'longhaul.plan/4', run: 'simulated', step, previous_state: none },
       ...{ numerics: { backend: 'cpu', version: 1 }, control: 0, owner: 1 },
+      ...{ run_digest: none, control_digest: none, owner_digest: none },
     },
     ...{ data, before, rebases: null },
     control: { n: 0, paused: false, stopAfter: null, lr: null, temperature: null },

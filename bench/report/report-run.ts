@@ -106,7 +106,8 @@ async function recordStep(
   const previous_state = stateAfter(step - 1);
   const slots = Array.from({ length: groups }, (_, slot) => writer.slot(slot, (step - 1) * groups + slot));
   const plan: GrpoPlan = {
-    ...{ schema: 'longhaul.plan/2', kind: 'grpo', run, step, previous_state },
+    ...{ schema: 'longhaul.plan/4', kind: 'grpo', run, step, previous_state },
+    ...{ run_digest: record.base_model, control_digest: record.base_model, owner_digest: record.base_model },
     optimizer: {
       ...{ learning_rates: [0.001], adam_betas: [0.9, 0.95], adam_eps: 1e-8, weight_decay: 0 },
       ...{ max_grad_norm: 1, reset_moments: false },
@@ -141,7 +142,7 @@ async function recordStep(
   const outcomes = slots.map(({ slot }) => episodes.filter((one) => one.slot === slot).map(valueOf));
   const rewards = slots.map(({ env_key }, slot) => ({ env: env_key, values: outcomes[slot] ?? [] }));
   await recordFunction(store, updateKey(run, step), 'update', {
-    schema: 'longhaul.update/1',
+    schema: 'longhaul.update/4',
     identity: {
       ...{ run, step, kind: 'grpo', plan: digest, batch: sha256Hex(`batch ${step}`), previous_state },
       ...{ state: stateAfter(step), step_id: sha256Hex(`id ${step}`), numerics, applied: true, outcomes },
@@ -170,12 +171,13 @@ async function recordEvaluation(
   const sampling = evaluationSampling(record.spec.generator);
   const first = steps * groups;
   const suite: SuiteRecord = {
-    ...{ schema: 'longhaul.suite/1', name, samples_per_task: 1, sampling, seed: record.seed, numerics },
+    ...{ schema: 'longhaul.suite/2', name, samples_per_task: 1, sampling, seed: record.seed, numerics },
     tasks: Array.from({ length: evalTasks }, (_, slot) => {
       const { slot: _slot, ...task } = writer.slot(slot, first + slot);
       return task;
     }),
     digests: digestsOf(data),
+    environments: {},
   };
   const [state, digest] = [stateAfter(step), recordDigest(suite)];
   await adoptOrCreate(store, evaluationSuiteKey(state, digest), 'suite', suite);
@@ -250,7 +252,7 @@ class EpisodeWriter {
     const calls = turns.filter(({ tool }) => tool !== undefined).length;
     const unknown = luck > 0.995;
     return {
-      ...{ schema: 'longhaul.episode/1', plan, state, slot, sample, task_key, env_key },
+      ...{ schema: 'longhaul.episode/2', plan, state, slot, sample, task_key, env_key },
       outcome: unknown
         ? { status: 'unknown', reason: 'grade_failed', failures: 3 }
         : { status: 'graded', value: spoiling || luck > 0.9 ? 0 : 1 },
@@ -262,7 +264,10 @@ class EpisodeWriter {
         tool_calls: calls,
         tool_errors: turns.filter(({ error }) => error).length,
       },
-      observed: { attempt: 1, incarnation: 'bench', failures: {}, started_at: at(policy_step), seconds: 2 },
+      observed: {
+        ...{ attempt: 1, execution: 'bench', incarnation: 'bench', failures: {} },
+        ...{ started_at: at(policy_step), seconds: 2 },
+      },
     };
   }
 

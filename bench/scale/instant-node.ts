@@ -90,7 +90,7 @@ function updateOf(record: PlanRecord, plan: string, timings_ms: Record<string, n
   const batch = sha256Hex(`batch of ${plan}`);
   const outcomes = record.kind === 'grpo' ? record.slots.map(() => [1, 0, 1, 0]) : [];
   return {
-    schema: 'longhaul.update/2',
+    schema: 'longhaul.update/4',
     identity: {
       ...{ run, step, kind, plan, batch, previous_state, numerics, outcomes, applied: true },
       state: sha256Hex(`${previous_state} and ${batch}`),

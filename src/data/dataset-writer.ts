@@ -53,7 +53,7 @@ export async function writeDataset(
   };
   const heldOut = tasks.filter(({ split }) => split === 'held_out').length;
   const manifest: DatasetManifest = {
-    schema: prepared ? 'longhaul.dataset/2' : 'longhaul.dataset/1',
+    schema: 'longhaul.dataset/2',
     name,
     version,
     files,

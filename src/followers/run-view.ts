@@ -5,16 +5,16 @@ import type { ControlRecord } from '../spec/records/control-records.js';
 import type { Digest } from '../spec/records/parts.js';
 import type { RunRecord } from '../spec/records/run-records.js';
 import type { UpdateRecord } from '../spec/records/update.js';
+import { runSuites } from '../spec/schedule.js';
 import { readControl } from '../store/runs/control-records.js';
 import { inParallel } from '../base/in-parallel.js';
-import { evaluationResultKey, evaluationsOfState, updateKey } from '../store/objects/layout.js';
+import { evaluationResultKey, updateKey } from '../store/objects/layout.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { openRunView } from '../store/runs/quarantine.js';
 import { readIfWhole, readRecord } from '../store/records/records.js';
-import { isUnnamed, readRunEvaluations } from '../store/evaluations/run-evaluations.js';
+import { readRunEvaluations } from '../store/evaluations/run-evaluations.js';
 import { readRun, readUpdate, readUpdateIfAny } from '../store/runs/run-records.js';
 import { isUnreadable } from '../store/objects/store-errors.js';
-import { bySuite, stepOfResult } from './asked-evaluations.js';
 
 /** How many updates are read at once, and so held in memory at most. */
 export const pageSteps = 32;
@@ -78,34 +78,30 @@ export function heldAfter(before: HeldState, { identity }: UpdateRecord): HeldSt
 }
 
 /**
- * The state's new evaluations that belong to the run, in the order in which the run plays them. If all suites are known, no result is read.
- * An unreadable result is skipped: once it is quarantined, another result can take its place.
+ * The state's new evaluations that the run names as its own, in the order in which the run plays them. If all suites are known, no result is
+ * read. An unreadable result is skipped: once it is quarantined, another result can take its place.
  */
 export async function evaluationsOf(
   view: RunView,
   held: HeldState,
   isKnown: (steps: readonly number[], suite: Digest) => boolean,
 ): Promise<StepEvaluation[]> {
-  const named = await namedAt(view, held.steps);
-  const names = await view.store.listFolder(evaluationsOfState(held.state));
-  const suites = names.map((name) => name.replace(/\/$/, ''));
-  if (suites.every((suite) => isKnown(held.steps, suite))) return [];
-  const results = (
-    await inParallel(suites, (suite) =>
-      readIfWhole(view.store, evaluationResultKey(held.state, suite), 'evaluation'),
-    )
-  ).filter((result) => result !== null);
-  // A delivered evaluation keeps its step, even if the records would assign it to another step now.
-  const unknown = results.filter(({ suite }) => !isKnown(held.steps, suite));
-  const found = await inParallel(unknown.sort(bySuite), async (result) => {
-    const own = named.find(({ suite }) => suite === result.suite);
-    if (own) return { step: own.step, result };
-    // Since version 2 of suites, a run records by name which evaluations are its own.
-    if (!(await isUnnamed(view.store, result))) return null;
-    const step = await stepOfResult(view.store, view, held.steps, result, results);
-    return step === null ? null : { step, result };
+  // A delivered evaluation keeps its step, even if a later step of the state names it again.
+  const firsts = new Map<Digest, EvaluatedRecord>();
+  for (const one of await namedAt(view, held.steps))
+    if (!firsts.has(one.suite) && !isKnown(held.steps, one.suite)) firsts.set(one.suite, one);
+  const found = await inParallel([...firsts.values()].sort(bySuite), async ({ step, suite }) => {
+    const result = await readIfWhole(view.store, evaluationResultKey(held.state, suite), 'evaluation');
+    return result && { step, result };
   });
   return found.filter((one) => one !== null);
+}
+
+/** Sorts evaluations in the order in which a run plays them. */
+function bySuite(a: EvaluatedRecord, b: EvaluatedRecord): number {
+  const rank = ({ suite_name }: EvaluatedRecord): number =>
+    runSuites.findIndex((name) => name === suite_name);
+  return rank(a) - rank(b) || (a.suite < b.suite ? -1 : 1);
 }
 
 /** The evaluations that the run's records name at these steps. An unreadable record is skipped, like an unreadable result. */

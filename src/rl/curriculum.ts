@@ -34,17 +34,12 @@ export interface CurriculumRules {
   weights?: Readonly<Record<string, number>> | undefined;
   /** Slots go to the environments in turn; the weights then choose among the environment's pools. */
   balanced?: boolean;
-  /** Absent: as in this version. */
-  roundedUp?: RoundedShare | undefined;
 }
 
 /** The number of slots that a share of them allows: the next whole number. */
-export type RoundedShare = (share: number, slots: number) => number;
-
-export const roundedUp: RoundedShare = (share, slots) => Math.ceil(share * slots - shareTolerance);
-
-/** As in earlier versions, for what their records hold: one slot too many where the product rounds above a whole number. */
-export const wasRoundedUp: RoundedShare = (share, slots) => Math.ceil(share * slots);
+export function roundedUp(share: number, slots: number): number {
+  return Math.ceil(share * slots - shareTolerance);
+}
 
 /** Pass rates after a step: for each pool, p += 0.2 · (mean − p) for the mean of each of its groups, in slot order. */
 export function advancePassRates(
@@ -106,8 +101,8 @@ export function drawTasks(input: {
 }
 
 /** If too few pools exist for the largest share, they get equal shares: otherwise one pool would get all that is left. */
-function mostSlots(slots: number, pools: number, { maxShare = 1, ...rules }: CurriculumRules): number {
-  return Math.max((rules.roundedUp ?? roundedUp)(maxShare, slots), Math.ceil(slots / pools));
+function mostSlots(slots: number, pools: number, { maxShare = 1 }: CurriculumRules): number {
+  return Math.max(roundedUp(maxShare, slots), Math.ceil(slots / pools));
 }
 
 function weightOf({ size, env }: TaskPool, rate = untried, { floor, weights }: CurriculumRules): number {

@@ -7,8 +7,3 @@ export const rewardTolerance = 1e-9;
 export function isPass(reward: number): boolean {
   return reward >= 1 - rewardTolerance;
 }
-
-/** The comparison of earlier versions, for what their records count. Rewards of this version are never between the two. */
-export function wasPass(reward: number): boolean {
-  return reward >= 1;
-}

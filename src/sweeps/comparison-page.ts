@@ -136,7 +136,7 @@ function curves(suite: SuiteComparison): string {
   const steps = drawn.flatMap((run) => suite.states.filter((one) => one.run === run)).map(({ step }) => step);
   const xRange: [number, number] = [Math.min(...steps), Math.max(...steps)];
   const k = largestK(suite);
-  const note = `<p class="quiet">${escapeHtml(environmentsText(suite))}</p>`;
+  const note = `<p class="quiet">${escapeHtml(environmentsText)}</p>`;
   const chart = (of: string, series: readonly ChartSeries[]): Omit<ChartOptions, 'size' | 'legend'> => ({
     description: `pass@1 of ${of} on ${suite.label}, by step`,
     ...{ xRange, yRange: [0, 1], bands: [] },

@@ -45,13 +45,10 @@ export function referenceText({ reference }: SuiteComparison): string {
   return `${placeText(reference)}, ${reference.named ? 'the baseline' : 'the first of the sweep'}`;
 }
 
-/** Why no line of the curves is parted, although an environment's server may change. */
-export function environmentsText({ same_environments }: SuiteComparison): string {
-  return same_environments
-    ? 'All states were played on environments with the same tools, version and reward rule. If a server changed while a run was trained, the ' +
-        'run’s report says at which step.'
-    : 'This suite is of a version that did not record the environments: a server may have changed between two states.';
-}
+/** Why no line of the curves is parted, although an environment's server may change: a suite names its environments. */
+export const environmentsText =
+  'All states were played on environments with the same tools, version and reward rule. If a server changed while a run was trained, the ' +
+  'run’s report says at which step.';
 
 /** What is missing in the comparison; null if nothing is. */
 export function gapText({ lacks_baseline }: SuiteComparison): string | null {

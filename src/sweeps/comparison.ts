@@ -76,11 +76,6 @@ export interface SuiteComparison {
   tasks: number;
   samples: number;
   temperature: number;
-  /**
-   * The suite names its environments, so all episodes were played on servers with the same tools, version and reward rule. False for a suite
-   * of an earlier version, which names none.
-   */
-  same_environments: boolean;
   /** The state with which the others are compared: the sweep's baseline or else its first state; null if nothing was played. */
   reference: (Place & { state: Digest; named: boolean }) | null;
   /** True if the sweep names a baseline that was not played on this suite: then no alarm can be raised. */
@@ -130,7 +125,6 @@ export function emptyComparison(
     tasks: record.tasks.length,
     samples: record.samples_per_task,
     temperature: record.sampling.temperature,
-    same_environments: record.environments !== undefined,
     reference:
       reference === null ? null : { run: reference.run, step: reference.step, state: reference.state, named },
     lacks_baseline: baseline !== null && !named,

@@ -6,7 +6,6 @@ import { MetricPoints } from '../../src/followers/metric-points.js';
 import { evaluationPoint, type RunningTotals } from '../../src/followers/step-values.js';
 import { Delivered, type MetricPoint, stepOfId } from '../../src/integrations/tracking/metric-point.js';
 import type { EvaluationResult } from '../../src/spec/records/evaluation-records.js';
-import type { RunSpec } from '../../src/spec/run-spec.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { updateKey } from '../../src/store/objects/layout.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';
@@ -183,7 +182,7 @@ describe('a run as points', () => {
     expect(points[0]?.values['cost/tokens']).toBe(82);
   });
 
-  it('has evaluations that another run of the same states played, if this run asks for them', async () => {
+  it('has evaluations that another run of the same states played, if this run names them', async () => {
     const points = await readAll(await storeOf({ steps: 5, evalInterval: 2, evaluatedBy: 'twin' }));
     expect(ids(points).filter((id) => id.startsWith('eval'))).toEqual([
       'eval.0.final',
@@ -197,51 +196,6 @@ describe('a run as points', () => {
       'eval.0.final',
       'eval.5.final',
     ]);
-    await writeControl(other, 'tiny', 1, { kind: 'setHyperparameters', eval_interval: 4 }, 5);
-    expect(ids(await readAll(other)).filter((id) => id.startsWith('eval'))).toEqual([
-      'eval.0.final',
-      'eval.4.interval',
-      'eval.5.final',
-    ]);
-  });
-
-  it.each<[string, NonNullable<WrittenRun['suite']>]>([
-    ['another seed', (suite) => ({ ...suite, seed: suite.seed + 1 })],
-    ['fewer tasks', (suite) => ({ ...suite, tasks: suite.tasks.slice(1) })],
-    ['another data set', (suite) => ({ ...suite, digests: { ...suite.digests, dataset: 'd'.repeat(64) } })],
-    [
-      'another chat template',
-      (suite) => ({ ...suite, digests: { ...suite.digests, chat_template: 'e'.repeat(64) } }),
-    ],
-    ['more turns', (suite) => ({ ...suite, sampling: { ...suite.sampling, max_turns: 99 } })],
-    ['a stop text', (suite) => ({ ...suite, sampling: { ...suite.sampling, stop: ['END'] } })],
-    ['other numerics', (suite) => ({ ...suite, numerics: { ...suite.numerics, version: 999 } })],
-    ['a sweep’s suite name', (suite) => ({ ...suite, name: 'nightly' })],
-  ])('leaves out another run’s evaluations of its states if they have %s', async (_, suite) => {
-    const store = await storeOf({ steps: 5, evalInterval: 2, evaluatedBy: 'twin', suite });
-    expect(ids(await readAll(store)).filter((id) => id.startsWith('eval'))).toEqual([]);
-  });
-
-  it('leaves out an evaluation without the stop text that the run has', async () => {
-    const stopless: WrittenRun['suite'] = ({ sampling: { stop: _, ...sampling }, ...suite }) => ({
-      ...suite,
-      sampling,
-    });
-    const store = memoryStore();
-    const [dataset, run, ...rest] = recordsOf({
-      steps: 5,
-      evalInterval: 2,
-      evaluatedBy: 'twin',
-      suite: stopless,
-    });
-    await dataset!.write(store);
-    const copy = memoryStore();
-    await run!.write(copy);
-    const record = JSON.parse(Buffer.from((await copy.get(run!.key))!).toString()) as { spec: RunSpec };
-    record.spec.generator.stop = ['END'];
-    await store.create(run!.key, Buffer.from(JSON.stringify(record)));
-    await writeAll(store, rest);
-    expect(ids(await readAll(store)).filter((id) => id.startsWith('eval'))).toEqual([]);
   });
 
   it('has, for a fork, no evaluations of the state at the fork: they belong to the parent', async () => {
@@ -261,44 +215,6 @@ describe('a run as points', () => {
       'eval.6.interval',
       'eval.8.final',
     ]);
-  });
-
-  it('has another run’s final evaluation at the step where this run was asked to stop', async () => {
-    const store = await storeOf({ run: 'other', steps: 4, evalInterval: 9 });
-    await writeAll(store, recordsOf({ run: 'tiny', steps: 8, evalInterval: 9 }));
-    const evaluations = async () => ids(await readAll(store)).filter((id) => id.startsWith('eval'));
-    expect(await evaluations()).toEqual(['eval.0.final', 'eval.8.final']);
-    await writeControl(store, 'tiny', 1, { kind: 'stopAfter', step: 4 }, 5);
-    expect(await evaluations()).toEqual(['eval.0.final', 'eval.4.final', 'eval.8.final']);
-  });
-
-  it.each([
-    [0.29, ['eval.4.interval', 'eval.4.final']],
-    [0.3, ['eval.4.interval']],
-  ])(
-    'has another run’s final evaluation at the step where this run reached its target of %s',
-    async (targetPassAt1, found) => {
-      const store = await storeOf({ run: 'other', steps: 4, evalInterval: 9 });
-      await writeAll(store, recordsOf({ run: 'tiny', steps: 8, evalInterval: 4, targetPassAt1 }));
-      const points = await readAll(store);
-      expect(ids(points.filter(({ id, step }) => step === 4 && stepOfId(id) === null))).toEqual(found);
-    },
-  );
-
-  it('keeps an evaluation at the step where it was delivered, although the schedule would now put it at another step', async () => {
-    const options = { steps: 5, evalInterval: 4, unapplied: new Map([[4, 'no_signal']]) };
-    const store = await storeOf(options);
-    // The state after steps 3 and 4, evaluated by another run and by a sweep.
-    const twin = { run: 'twin', steps: 3, evalInterval: 3 };
-    for (const suite of ['interval', 'nightly'])
-      await writeAll(
-        store,
-        recordsOf({ ...twin, suite: (one) => ({ ...one, name: suite, tasks: one.tasks.slice(0, 3) }) }),
-      );
-    const delivered = new Delivered();
-    expect(ids(await readAll(store, 'tiny', delivered))).toContain('eval.4.interval');
-    await writeControl(store, 'tiny', 1, { kind: 'setHyperparameters', eval_interval: 3 }, 5);
-    expect(await readAll(store, 'tiny', delivered)).toEqual([]);
   });
 
   it('does not read delivered evaluations again', async () => {

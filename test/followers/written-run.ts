@@ -9,6 +9,7 @@ import {
   datasetManifestKey,
   evaluationResultKey,
   evaluationSuiteKey,
+  runEvaluationKey,
   attemptFolder,
   ownersFolder,
   planKey,
@@ -251,6 +252,10 @@ function addEvaluation(
       metrics: {},
     },
   });
+  add('evaluation', step, runEvaluationKey(run.run, step, suite.name), 'evaluated', {
+    ...all.evaluated,
+    ...{ run: run.run, step, suite_name: suite.name, state: stateAfter(state), suite: digest },
+  });
 }
 
 function specOf(run: WrittenRun, { run: record, suite }: RecordTypes): RunSpec {
@@ -319,7 +324,7 @@ export async function writeControl(
   seconds: number,
 ): Promise<void> {
   const record: RecordTypes['control'] = {
-    schema: 'longhaul.control/1',
+    schema: 'longhaul.control/3',
     n,
     update_id: `u${n}`,
     change,

@@ -7,8 +7,9 @@ import { hasEnded, inWords, positionOf } from '../../src/report/run-position.js'
 import { readHistory } from '../../src/report/history/run-history.js';
 import type { ControlChange } from '../../src/spec/records/control-records.js';
 import type { BudgetSpec } from '../../src/spec/run-spec.js';
+import { runEvaluationKey } from '../../src/store/objects/layout.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
-import { digestOf, recordsOfAllKinds } from '../store/fixtures.js';
+import { recordsOfAllKinds } from '../store/fixtures.js';
 import { addEvaluation, recordedRun, steps, targetPassRate, until } from './recorded-run.js';
 
 let store: ObjectStore;
@@ -30,27 +31,11 @@ describe('evaluations of a state may come from any run that had the state', () =
     expect(await evaluated()).toEqual([own[0], own[1], '30 final by tiny', own[2]]);
   });
 
-  test('a run ignores results of other runs at steps where it plays no evaluation', async () => {
-    await addEvaluation(store, { step: 1, name: 'final', by: 'other' });
-    await addEvaluation(store, { step: 10, name: 'interval', by: 'other' });
-    expect(await evaluated()).toEqual(own);
-  });
-
-  test('a run adopts results of other runs for a suite that it asks for', async () => {
+  test('a run has results of other runs that it names, and no others', async () => {
     await addEvaluation(store, { step: 0, name: 'interval', by: 'other' });
+    await addEvaluation(store, { step: 1, name: 'final', by: 'other' });
+    await store.delete(runEvaluationKey('tiny', 1, 'final'));
     expect(await evaluated()).toEqual(['0 interval by other', ...own]);
-  });
-
-  test.each([
-    ['fewer tasks', { tasks: 10 }],
-    ['more samples a task', { suite: { samples_per_task: 3 } }],
-    ['another seed', { suite: { seed: 99 } }],
-    ['other data', { suite: { digests: { ...recordsOfAllKinds().suite.digests, dataset: digestOf('0') } } }],
-    ['other numerics', { suite: { numerics: { backend: 'cpu' as const, version: 99 } } }],
-    ['other limits', { suite: { sampling: { ...recordsOfAllKinds().suite.sampling, max_turns: 2 } } }],
-  ])('a run does not adopt a result whose suite has %s', async (_, other) => {
-    await addEvaluation(store, { step: 0, name: 'interval', by: 'other', ...other });
-    expect(await evaluated()).toEqual(own);
   });
 });
 
@@ -90,7 +75,7 @@ describe('a run', () => {
       const history = until(await readHistory(store, 'tiny'), 20);
       const { owner } = recordsOfAllKinds();
       const owners = [{ ...owner, observed: { ...owner.observed, budget } }];
-      const evaluations = await readEvaluations(store, { ...history, owners });
+      const evaluations = await readEvaluations(store, 'tiny');
       const limited = { ...history, owners, evaluations };
       return { position: inWords(positionOf(limited)), table: budgetTable(limited) };
     };

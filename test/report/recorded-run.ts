@@ -16,6 +16,7 @@ import {
   datasetManifestKey,
   evaluationResultKey,
   evaluationSuiteKey,
+  runEvaluationKey,
   ownersFolder,
   planKey,
   runKey,
@@ -134,6 +135,12 @@ export async function addEvaluation(
     suite: digest,
     pass_at_1: pass_at_1 ?? result.pass_at_1,
     observed: { ...result.observed, run: by },
+  });
+  const named = runEvaluationKey('tiny', step, name);
+  await store.delete(named);
+  await write(named, 'evaluated', {
+    ...base.evaluated,
+    ...{ step, suite_name: name, state: stateAfter(step), suite: digest },
   });
 }
 

@@ -1,12 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import {
-  advancePassRates,
-  drawDemonstrations,
-  drawTasks,
-  roundedUp,
-  wasRoundedUp,
-} from '../../src/rl/curriculum.js';
+import { advancePassRates, drawDemonstrations, drawTasks, roundedUp } from '../../src/rl/curriculum.js';
 
 type DrawInput = Parameters<typeof drawTasks>[0];
 
@@ -93,15 +87,14 @@ describe('the curriculum', () => {
   test('gives a pool no slot more for a product that rounds above a whole number', () => {
     const pools = environments({ a: 500, b: 500, c: 500 });
     const state = { pass_rates: { a: 0.5, b: 0, c: 1 }, cursors: {} };
-    const most = (maxShare: number, count: number, change: object = {}): number | undefined =>
-      slotsOf(draw({ pools, state, count, rules: { floor: 0.001, maxShare, ...change } }))['a'];
+    const most = (maxShare: number, count: number): number | undefined =>
+      slotsOf(draw({ pools, state, count, rules: { floor: 0.001, maxShare } }))['a'];
     expect(0.55 * 100).toBeGreaterThan(55);
     expect(most(0.55, 100)).toBe(55);
     expect(most(0.56, 25)).toBe(14);
-    expect(most(0.55, 100, { roundedUp: wasRoundedUp })).toBe(56);
   });
 
-  test('rounds shares up as exact fractions, and otherwise as earlier versions did', () => {
+  test('rounds shares up as exact fractions', () => {
     const share = fc
       .integer({ min: 1, max: 5 })
       .chain((digits) =>
@@ -115,7 +108,6 @@ describe('the curriculum', () => {
         // As a spec has it: a decimal fraction.
         const written = Number(`${numerator}e-${digits}`);
         expect(roundedUp(written, slots)).toBe(exact);
-        if (product % whole !== 0n) expect(wasRoundedUp(written, slots)).toBe(exact);
       }),
       { numRuns: 5_000 },
     );

@@ -2,7 +2,14 @@ import { expect, test } from 'vitest';
 import { mostFrequentReason, reasonText } from '../../src/rl/unknown-outcomes.js';
 import type { EpisodeRecord, Outcome } from '../../src/spec/records/episode.js';
 
-const observed = { attempt: 1, incarnation: 'a', failures: {}, started_at: '', seconds: 1 };
+const observed = {
+  attempt: 1,
+  execution: 'r/a/1',
+  incarnation: 'a',
+  failures: {},
+  started_at: '',
+  seconds: 1,
+};
 const graded: Outcome = { status: 'graded', value: 0 };
 const unknown = (reason: string): Outcome => ({ status: 'unknown', reason, failures: 3 });
 const episode = (env_key: string, outcome: Outcome, failure?: string) => ({
@@ -29,7 +36,7 @@ test('the most frequent reason is given, with its most frequent message', () => 
   expect(most && reasonText(most)).toBe('b: grade: it cannot grade');
 });
 
-test('a record of version 1 has no message', () => {
+test('an episode whose server said nothing has no message', () => {
   expect(mostFrequentReason([episode('a', unknown('open'))])).toMatchObject({
     reason: 'open',
     failure: null,

@@ -27,7 +27,7 @@ const at = '2026-01-02T03:04:05.678Z';
 const engine = { build: 'longhaul-engine 0.1.0', incarnation: 'ab12' };
 
 const suite: RecordTypes['suite'] = {
-  schema: 'longhaul.suite/1',
+  schema: 'longhaul.suite/2',
   name: 'interval',
   tasks: [{ task_key: 't9', env_key: 'tracker', template: 'find', seed: 5 }],
   samples_per_task: 1,
@@ -35,12 +35,13 @@ const suite: RecordTypes['suite'] = {
   seed: 3,
   digests,
   numerics,
+  environments: { tracker: digestOf('7') },
 };
 
 export function recordsOfAllKinds(): RecordTypes {
   return {
     run: {
-      schema: 'longhaul.run/1',
+      schema: 'longhaul.run/3',
       run: 'tiny',
       name: 'tiny',
       spec: {
@@ -61,7 +62,7 @@ export function recordsOfAllKinds(): RecordTypes {
       observed: { started_at: at },
     },
     plan: {
-      schema: 'longhaul.plan/2',
+      schema: 'longhaul.plan/4',
       kind: 'grpo',
       run: 'tiny',
       step: 1,
@@ -80,6 +81,7 @@ export function recordsOfAllKinds(): RecordTypes {
       numerics,
       control: 0,
       owner: 1,
+      ...{ run_digest: digestOf('7'), control_digest: digestOf('8'), owner_digest: digestOf('9') },
       slots: [{ slot: 0, task_key: 't1', env_key: 'tracker', template: 'find', seed: 11 }],
       samples_per_slot: 2,
       advantages: { estimator: 'grpo', norm_by_std: true, deviation: 'population', eps: 1e-6 },
@@ -109,7 +111,14 @@ export function recordsOfAllKinds(): RecordTypes {
       logprobs: [-0.5, -0.25, 0],
       metrics: { turns: 2, tool_calls: 1, tool_errors: 0 },
       observed: {
-        ...{ attempt: 1, incarnation: 'ab12', failures: { reset: 1 }, started_at: at, seconds: 1.5 },
+        ...{
+          attempt: 1,
+          execution: 'r/step-000001/collect/1',
+          incarnation: 'ab12',
+          failures: { reset: 1 },
+          started_at: at,
+          seconds: 1.5,
+        },
         explanation: 'all rows are as they should be',
       },
     },
@@ -127,7 +136,7 @@ export function recordsOfAllKinds(): RecordTypes {
       metrics: { 'reward/avg': 1 },
     },
     update: {
-      schema: 'longhaul.update/1',
+      schema: 'longhaul.update/4',
       identity: {
         run: 'tiny',
         step: 1,
@@ -156,7 +165,7 @@ export function recordsOfAllKinds(): RecordTypes {
       observed: { engine, committed_at: at },
     },
     attempt: {
-      schema: 'longhaul.attempt/1',
+      schema: 'longhaul.attempt/2',
       activity: 'step-000001/collect',
       attempt: 'x-1',
       n: 1,
@@ -165,7 +174,7 @@ export function recordsOfAllKinds(): RecordTypes {
       observed: { node: 'n1', pid: 12, at },
     },
     owner: {
-      schema: 'longhaul.owner/1',
+      schema: 'longhaul.owner/3',
       n: 1,
       address: '127.0.0.1:7233',
       clusterId: 'c1',
@@ -175,7 +184,7 @@ export function recordsOfAllKinds(): RecordTypes {
       observed: { at, by: 'test' },
     },
     control: {
-      schema: 'longhaul.control/1',
+      schema: 'longhaul.control/3',
       n: 1,
       update_id: 'u1',
       change: { kind: 'setHyperparameters', lr: 0.01 },
@@ -198,7 +207,7 @@ export function recordsOfAllKinds(): RecordTypes {
       observed: { at },
     },
     gc: {
-      schema: 'longhaul.gc/1',
+      schema: 'longhaul.gc/2',
       n: 1,
       run: 'tiny',
       checkpoints: [10, 20],
@@ -207,7 +216,7 @@ export function recordsOfAllKinds(): RecordTypes {
       observed: { at, by: 'pid 12 on host' },
     },
     dataset: {
-      schema: 'longhaul.dataset/1',
+      schema: 'longhaul.dataset/2',
       name: 'builtin',
       version: 'v1',
       files: [{ path: 'tasks.jsonl', size: 10, sha256: digestOf('c') }],
@@ -231,7 +240,7 @@ export function recordsOfAllKinds(): RecordTypes {
     },
     suite,
     evaluation: {
-      schema: 'longhaul.evaluation/2',
+      schema: 'longhaul.evaluation/3',
       state: digestOf('b'),
       suite: digestOf('d'),
       suite_name: 'interval',
@@ -276,12 +285,13 @@ export function recordsOfAllKinds(): RecordTypes {
       samples: [[[1, 3, 2, 0]], [[null, 1, 0, 0]]],
     },
     instance: {
-      schema: 'longhaul.instance/1',
+      schema: 'longhaul.instance/2',
       n: 1,
       run: 'tiny',
       model: 'model_1',
       step: 0,
       path: null,
+      node: 'node-1',
       observed: { at, by: 'node-1' },
     },
     applied: {

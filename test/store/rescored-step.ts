@@ -82,7 +82,7 @@ export function updateOf(rescored?: string): UpdateRecord {
     ...{ step_id: stepId, numerics },
   };
   return rescored === undefined
-    ? { ...kinds.update, schema: 'longhaul.update/2', identity }
+    ? { ...kinds.update, schema: 'longhaul.update/4', identity }
     : { ...kinds.update, schema: 'longhaul.update/4', identity: { ...identity, rescored } };
 }
 

@@ -44,7 +44,7 @@ export function attemptEvidence(
       ? { recoveries: await account.recoveries(), waited_seconds: account.unrecordedWait }
       : {};
     await appendSequence(store, attemptFolder(run, step, activity, scope.attempt), 'attempt', (n) => ({
-      schema: part.discarded ? 'longhaul.attempt/2' : 'longhaul.attempt/1',
+      schema: 'longhaul.attempt/2',
       activity: scope.activity,
       attempt: scope.attempt,
       n,

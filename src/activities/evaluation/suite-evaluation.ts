@@ -78,12 +78,9 @@ export async function evaluateSuite(
   }
 }
 
-function isAdopted(
-  { unknown, observed }: EvaluationResult,
-  { isOwn, run, step, suite }: SuiteOfState,
-): boolean {
+function isAdopted({ unknown, observed }: EvaluationResult, { isOwn, run, step }: SuiteOfState): boolean {
   const isOurs = observed.run === run && observed.step === step;
-  return unknown === 0 || !isOwn || isOurs || suite.schema === 'longhaul.suite/1';
+  return unknown === 0 || !isOwn || isOurs;
 }
 
 /**
@@ -93,11 +90,9 @@ function isAdopted(
 async function isSpent(
   store: ObjectStore,
   what: SuiteOfState,
-  { suite, digest }: SuiteRound,
+  { digest }: SuiteRound,
   data: RunData,
 ): Promise<boolean> {
-  // Versions before suite/2 had no rounds.
-  if (suite.schema === 'longhaul.suite/1') return false;
   const names = new Set(await store.listFolder(evaluationEpisodesFolder(what.state, digest)));
   const keys = seatsOf(what, digest, data).map(({ key }) => key);
   if (!keys.every((key) => names.has(key.slice(key.lastIndexOf('/') + 1)))) return false;
@@ -251,7 +246,7 @@ export function summarise(
   const ofSamples = (part: readonly EpisodeRecord[]): Omit<PassRates, 'pass_at_1'> =>
     several ? samplesFigures(part, suite.samples_per_task) : {};
   return {
-    schema: several ? 'longhaul.evaluation/3' : 'longhaul.evaluation/2',
+    schema: 'longhaul.evaluation/3',
     state,
     suite: suiteDigest,
     suite_name: suite.name,

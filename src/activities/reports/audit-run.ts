@@ -5,7 +5,7 @@ import { buildBatch } from '../step/build-batch.js';
 import { DatasetCache } from '../../data/dataset-cache.js';
 import { makePlan } from '../step/plan-step.js';
 import { rebasedBatch } from '../step/rebased-step.js';
-import { wavesLike } from '../step/waves.js';
+import { wavesOf } from '../step/waves.js';
 import { RunDataCache } from '../../data/run-data.js';
 import { stateDigest } from '../../policy/state-file.js';
 import { isPass } from '../../rl/pass.js';
@@ -52,9 +52,9 @@ export function auditMakers(view: ObjectStore): StepMakers {
   return {
     plan: async (stored) => {
       const control = await readControl(view, stored.run);
-      return makePlan({ store: view, runs }, stored, control.slice(0, stored.control), stored);
+      return makePlan({ store: view, runs }, stored, control.slice(0, stored.control), false);
     },
-    waves: async (stored, plan, outcomes) => wavesLike(stored, plan, outcomes, await runs.get(plan.run)),
+    waves: async (plan, outcomes) => wavesOf(plan, outcomes, await runs.get(plan.run)),
     batch: async (plan, episodes) => {
       const built = plan.rebased
         ? await rebasedBatch(view, plan, plan.rebased)

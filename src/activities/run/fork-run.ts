@@ -14,13 +14,7 @@ import { canonicalText, differences } from '../../store/records/canonical.js';
 import { namesFolder, refKey, runIdOf, runKey } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { adoptOrCreate, appendSequence, readSequence } from '../../store/records/records.js';
-import {
-  lastCommittedStep,
-  readRunIfAny,
-  readState,
-  refuseEarlierVersion,
-  timelineOf,
-} from '../../store/runs/run-records.js';
+import { lastCommittedStep, readRunIfAny, readState, timelineOf } from '../../store/runs/run-records.js';
 
 /** How many committed steps an error names if the requested step is not committed. */
 const nearestShown = 3;
@@ -52,7 +46,7 @@ export async function openFork(
   const state = await readState(store, fork.run, fork.step);
   const record: RunRecord = {
     ...parent,
-    schema: 'longhaul.run/2',
+    schema: 'longhaul.run/3',
     run,
     name: spec.name,
     spec,
@@ -101,7 +95,6 @@ export async function planFork(store: ObjectStore, spec: RunSpec, fork: ForkSpec
     throw new InvalidSpec([{ path: 'fork.run', problem, fix: 'name one that `longhaul runs` lists' }]);
   }
   const last = await lastCommittedStep(store, fork.run);
-  await refuseEarlierVersion(store, fork.run, Math.min(fork.rebase?.to ?? fork.step, last));
   const misplaced = [...stepProblems(fork, last), ...rebaseProblems(fork, last)];
   const problems = [
     ...misplaced,

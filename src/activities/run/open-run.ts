@@ -21,13 +21,7 @@ import { assetKey, ownersFolder, runKey } from '../../store/objects/layout.js';
 import { claimRun } from '../../store/runs/owners.js';
 import { adoptOrCreate, createFile, readRecord, readSequence } from '../../store/records/records.js';
 import { foldedControl } from '../../store/runs/control-records.js';
-import {
-  claimName,
-  lastCommittedStep,
-  readState,
-  readUpdates,
-  refuseEarlierVersion,
-} from '../../store/runs/run-records.js';
+import { claimName, lastCommittedStep, readState, readUpdates } from '../../store/runs/run-records.js';
 import { spentInAll } from '../../rl/spending.js';
 
 export async function openRun(
@@ -95,7 +89,6 @@ async function findOrCreate(
   const existing = await readRecord(deps.store, runKey(run), 'run');
   if (existing) {
     refuseOtherSpec(existing, spec);
-    await refuseEarlierVersion(deps.store, run, await lastCommittedStep(deps.store, run));
     await refuseChangedFiles(deps.store, existing, spec);
     return existing;
   }
@@ -106,7 +99,7 @@ async function findOrCreate(
       : error;
   });
   const record: RunRecord = {
-    schema: 'longhaul.run/2',
+    schema: 'longhaul.run/3',
     run,
     name: spec.name,
     spec,

@@ -20,7 +20,7 @@ export async function recordControl(
     already = found !== undefined;
     return (
       found ?? {
-        schema: 'longhaul.control/2',
+        schema: 'longhaul.control/3',
         n: next,
         update_id: input.updateId,
         change: input.change,

@@ -4,24 +4,18 @@ import { ApplicationFailure } from '@temporalio/common';
 import type { ControlIsBehind, PlannedStep, StepReference } from '../contracts.js';
 import type { OrchestratorDeps } from '../orchestrator-deps.js';
 import { rebasedPlan } from './rebased-step.js';
-import { planOf, type PlanSources, type StepBefore } from './step-plan.js';
+import { planOf, type StepBefore } from './step-plan.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
-import { wasRoundedUp } from '../../rl/curriculum.js';
-import { wasPass } from '../../rl/pass.js';
 import type { ControlRecord, ControlState } from '../../spec/records/control-records.js';
 import type { PlanRecord } from '../../spec/records/plan.js';
-import type { UpdateRecord } from '../../spec/records/update.js';
-import { decodeBatchFile } from '../../store/files/batch-file.js';
-import { canonicalText, differences, recordDigest } from '../../store/records/canonical.js';
-import { sha256Hex } from '../../base/sha256.js';
+import { differences, recordDigest } from '../../store/records/canonical.js';
 import { foldControl, keysSetAsideBy, readControl } from '../../store/runs/control-records.js';
-import { batchKey, planKey, updateKey } from '../../store/objects/layout.js';
+import { planKey } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { checkOwner } from '../../store/runs/owners.js';
 import { checkRoots, rootsOf } from '../../store/runs/plan-roots.js';
 import { adoptOrCreate, readRecord } from '../../store/records/records.js';
 import { readNumerics, readPlan, readState, readUpdate, referenceOf } from '../../store/runs/run-records.js';
-import { readBatch } from '../../store/runs/stored-batch.js';
 import { UnreadableRecord } from '../../store/objects/store-errors.js';
 
 export async function planStep(
@@ -39,10 +33,10 @@ export async function planStep(
   const existing = await readRecord(store, planKey(run, step), 'plan');
   if (existing) {
     await checkRoots(store, existing);
-    if (existing.schema !== 'longhaul.plan/2') await checkMade(deps, existing, records);
+    await checkMade(deps, existing, records);
     return answer(existing);
   }
-  const plan = await makePlan(deps, input, records);
+  const plan = await makePlan(deps, input, records, true);
   await stoppingPoint('plan-built');
   const { record } = await adoptOrCreate(store, planKey(run, step), 'plan', plan);
   await stoppingPoint('plan-written');
@@ -63,61 +57,34 @@ function controlIsBehind(run: string, known: number, control: ControlState): App
 }
 
 /**
- * Plans a step from the records before it. `planStep` stores the plan; the audit compares it with a stored one. `stored`: the plan to
- * compare with; the result has the same version. The audit itself checks the records that the plan depends on.
+ * Plans a step from the records before it. `planStep` stores the plan; the audit compares it with a stored one, and checks the records that
+ * the plan depends on itself: `checked` is false then.
  */
 export async function makePlan(
   { store, runs }: Pick<OrchestratorDeps, 'store' | 'runs'>,
   { run, step, owner }: StepReference,
   records: readonly ControlRecord[],
-  stored?: PlanRecord,
+  checked: boolean,
 ): Promise<PlanRecord> {
   const data = await runs.get(run);
   const control = foldControl(records);
   const place = { run, step, control: control.n, owner };
   const { lineage } = data.record;
-  const schema = stored?.schema === 'longhaul.plan/2' ? stored.schema : 'longhaul.plan/3';
-  const sources: PlanSources = {
+  return planOf({
     own: {
-      schema,
+      schema: 'longhaul.plan/4',
       ...place,
       previous_state: await readState(store, run, step - 1),
       numerics: await readNumerics(store, run),
-      ...(schema === 'longhaul.plan/2' ? {} : await rootsOf(store, place)),
+      ...(await rootsOf(store, place)),
     },
     data,
     control,
-    before: step === 1 ? null : await stepBefore(store, run, step - 1, stored === undefined),
+    before: step === 1 ? null : await stepBefore(store, run, step - 1, checked),
     rebases:
       lineage?.rebase && step <= lineage.rebase.to ? await rebasedPlan(store, lineage.run, step) : null,
     reference: async () => (await referenceOf(store, run)).weights,
-  };
-  let plan = await planOf(sources);
-  if (stored && !isSameDraw(plan, stored))
-    for (const earlier of earlierRules) {
-      const other = await planOf({ ...sources, ...earlier });
-      if (isSameDraw(other, stored)) plan = other;
-    }
-  return needsVersion4(plan) ? { ...plan, schema: 'longhaul.plan/4' } : plan;
-}
-
-/** How earlier versions counted rewards between 1 − tolerance and 1, and a `max_share` whose product rounds above a whole number. */
-const earlierRules: Pick<PlanSources, 'passes' | 'roundedUp'>[] = [
-  { passes: wasPass },
-  { roundedUp: wasRoundedUp },
-  { passes: wasPass, roundedUp: wasRoundedUp },
-];
-
-function isSameDraw(plan: PlanRecord, stored: PlanRecord): boolean {
-  const drawn = (one: PlanRecord): string =>
-    canonicalText([one.curriculum, one.kind === 'grpo' ? one.slots : null]);
-  return drawn(plan) === drawn(stored);
-}
-
-/** Whether a worker that knows version 3 alone would take the step for another one. All other plans keep their version, and their digests. */
-function needsVersion4(plan: PlanRecord): boolean {
-  if (plan.kind !== 'grpo') return false;
-  return Boolean(plan.dynamic_sampling ?? plan.overlong_filtering ?? plan.curriculum.by);
+  });
 }
 
 /** The step before, on which the next step's curriculum depends: one changed bit would draw other tasks. Throws `UnreadableRecord`. */
@@ -127,24 +94,10 @@ async function stepBefore(
   step: number,
   checked: boolean,
 ): Promise<StepBefore> {
-  const { schema, identity } = await readUpdate(store, run, step);
+  const { identity } = await readUpdate(store, run, step);
   const { record: plan } = await readPlan(store, run, step, identity.plan);
-  if (!checked) return { plan, identity };
-  await checkRoots(store, plan);
-  // From version 2 on, the record has its own checksum.
-  if (schema === 'longhaul.update/1') await checkOutcomes(store, identity);
+  if (checked) await checkRoots(store, plan);
   return { plan, identity };
-}
-
-/** Compares the outcomes in an update record of version 1 with its batch, whose sha256 the record contains. */
-async function checkOutcomes(store: ObjectStore, identity: UpdateRecord['identity']): Promise<void> {
-  const { run, step, batch, outcomes } = identity;
-  const key = batchKey(run, step);
-  const bytes = await readBatch(store, run, step);
-  if (bytes === null || sha256Hex(bytes) !== batch)
-    throw new UnreadableRecord(key, bytes ? 'its sha256 is not the one in update.json' : 'it is missing');
-  if (canonicalText(decodeBatchFile(bytes, key).identity.outcomes) !== canonicalText(outcomes))
-    throw new UnreadableRecord(updateKey(run, step), 'its outcomes are not those of its batch');
 }
 
 /**
@@ -156,7 +109,7 @@ async function checkMade(
   existing: PlanRecord,
   records: readonly ControlRecord[],
 ): Promise<void> {
-  const made = await makePlan(deps, existing, records.slice(0, existing.control), existing);
+  const made = await makePlan(deps, existing, records.slice(0, existing.control), false);
   const found = differences(existing, made);
   if (found.length === 0) return;
   const problem = `it was changed: made again from the records before it, it differs in ${found.join('; ')}`;

@@ -3,7 +3,7 @@ import { buildBatch } from './build-batch.js';
 import { rebasedBatch } from './rebased-step.js';
 import { type EpisodeTokens, tokensOf } from './update-figures.js';
 import { readStepGroups, valueOf } from './step-groups.js';
-import { nextWave, wavesLike } from './waves.js';
+import { nextWave, wavesOf } from './waves.js';
 import { currentScope } from '../attempt/scope.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
 import type { RunData } from '../../data/run-data.js';
@@ -68,7 +68,7 @@ async function episodesOf(store: ObjectStore, plan: GrpoPlan, data: RunData): Pr
   const groups = await readStepGroups(store, plan, waves, (episode) => episode);
   if (!plan.dynamic_sampling) return groups;
   const outcomes = groups.map((episodes) => episodes.map(valueOf));
-  const made = wavesLike(waves, plan, outcomes, data);
+  const made = wavesOf(plan, outcomes, data);
   for (const [index, wave] of waves.entries()) {
     const key = waveKey(plan.run, plan.step, wave.wave);
     if (!made[index] || recordDigest(made[index]) !== recordDigest(wave))

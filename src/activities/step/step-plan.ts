@@ -4,7 +4,7 @@ import { phaseAt, settingsUnder } from '../run/step-settings.js';
 import type { RunData } from '../../data/run-data.js';
 import { drawSlots, dynamicSamplingOf, type PoolKind, poolOf, rulesOf } from './draw-slots.js';
 import { wavesOf } from './waves.js';
-import { advancePassRates, drawDemonstrations, type RoundedShare } from '../../rl/curriculum.js';
+import { advancePassRates, drawDemonstrations } from '../../rl/curriculum.js';
 import { constantWithWarmup, warmupThenDecay } from '../../rl/learning-rate.js';
 import { isPass } from '../../rl/pass.js';
 import { samplingOf } from '../../rl/sampling.js';
@@ -48,10 +48,6 @@ export interface PlanSources {
   before: StepBefore | null;
   /** The plan to rebase; null for a step that is planned from data. */
   rebases: PlanRecord | null;
-  /** Which rewards count in the curriculum's pass rates; absent: those of this version. */
-  passes?: (reward: number) => boolean;
-  /** How many slots `max_share` allows; absent: as in this version. */
-  roundedUp?: RoundedShare;
   /** Digest of the KL term's reference weights; called only if the plan has such a term. */
   reference: () => Promise<Digest>;
 }
@@ -141,10 +137,10 @@ function grpoPart(
   index: number,
   { generator, trainer }: Pick<RunSpec, 'generator' | 'trainer'>,
 ): GrpoPart {
-  const { own, data, before, roundedUp } = sources;
+  const { own, data, before } = sources;
   const { by = 'template' } = trainer.curriculum ?? {};
   const { pass_rates, cursors } = curriculumAfter(sources, by);
-  const rules = { ...rulesOf(trainer), roundedUp };
+  const rules = rulesOf(trainer);
   const drawn = drawSlots(data, {
     ...{ step: own.step, by, rules, state: { pass_rates, cursors } },
     count: trainer.train_batch_size,
@@ -185,17 +181,14 @@ function resetIsDue(before: StepBefore | null, index: number): boolean {
  * The curriculum after a step's outcomes; empty before the first GRPO step, and where the step before kept its rates by something else, as
  * in the parent of a fork.
  */
-function curriculumAfter(
-  { before, data, passes = isPass, roundedUp }: PlanSources,
-  by: PoolKind,
-): CurriculumState {
+function curriculumAfter({ before, data }: PlanSources, by: PoolKind): CurriculumState {
   const isKept = before?.plan.kind === 'grpo' && (before.plan.curriculum.by ?? 'template') === by;
   if (before?.plan.kind !== 'grpo' || !isKept) return { pass_rates: {}, cursors: {} };
   const { outcomes } = before.identity;
-  const { slots, curriculum } = withWaves(before.plan, wavesOf(before.plan, outcomes, data, roundedUp));
+  const { slots, curriculum } = withWaves(before.plan, wavesOf(before.plan, outcomes, data));
   const groups = slots.map((slot, index) => ({
     pool: poolOf(slot, by),
-    rewards: (outcomes[index] ?? []).map((value) => (value === null ? null : Number(passes(value)))),
+    rewards: (outcomes[index] ?? []).map((value) => (value === null ? null : Number(isPass(value)))),
   }));
   return { pass_rates: advancePassRates(curriculum.pass_rates, groups), cursors: curriculum.cursors };
 }

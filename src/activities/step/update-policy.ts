@@ -167,8 +167,7 @@ function recordOf(
   observed: UpdateRecord['observed'],
 ): UpdateRecord {
   return {
-    // The oldest version that has what the record holds: older workers read it.
-    schema: `longhaul.update/${served || rescored ? 4 : observed.device === undefined ? 2 : 3}`,
+    schema: 'longhaul.update/4',
     identity: {
       run: plan.run,
       step: plan.step,

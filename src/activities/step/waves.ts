@@ -6,7 +6,6 @@ import { hasSignal, slotsWith, type WaveRecord } from '../../spec/records/wave.j
 import { sha256Hex } from '../../base/sha256.js';
 import { canonicalText, recordDigest } from '../../store/records/canonical.js';
 import { drawSlots } from './draw-slots.js';
-import { type RoundedShare, wasRoundedUp } from '../../rl/curriculum.js';
 
 type Outcomes = readonly (readonly (number | null)[])[];
 type WaveData = Pick<RunData, 'record' | 'trainTasks' | 'taskByKey'>;
@@ -17,7 +16,6 @@ export function nextWave(
   waves: readonly WaveRecord[],
   outcomes: Outcomes,
   data: WaveData,
-  roundedUp?: RoundedShare,
 ): WaveRecord | null {
   const { dynamic_sampling: settings, run, step, curriculum } = plan;
   if (!settings || waves.length + 1 >= settings.max_sample_batches) return null;
@@ -33,7 +31,6 @@ export function nextWave(
       maxShare: settings.max_share,
       weights: settings.weights,
       balanced: settings.balance === 'env',
-      roundedUp,
     },
     state: { pass_rates: curriculum.pass_rates, cursors: waves.at(-1)?.cursors ?? curriculum.cursors },
     earlier: { slots, planned: plan.slots.length },
@@ -53,33 +50,12 @@ function slotsNeeded(outcomes: Outcomes, wanted: number, most: number): number {
 }
 
 /** All waves of a step whose outcomes are known. */
-export function wavesOf(
-  plan: GrpoPlan,
-  outcomes: Outcomes,
-  data: WaveData,
-  roundedUp?: RoundedShare,
-): WaveRecord[] {
+export function wavesOf(plan: GrpoPlan, outcomes: Outcomes, data: WaveData): WaveRecord[] {
   const waves: WaveRecord[] = [];
   for (;;) {
     const played = slotsWith(plan, waves).length;
-    const wave =
-      outcomes.length > played ? nextWave(plan, waves, outcomes.slice(0, played), data, roundedUp) : null;
+    const wave = outcomes.length > played ? nextWave(plan, waves, outcomes.slice(0, played), data) : null;
     if (!wave) return waves;
     waves.push(wave);
   }
-}
-
-/** The same, to compare them with the stored ones: as an earlier version planned them, if it did. */
-export function wavesLike(
-  stored: readonly WaveRecord[],
-  plan: GrpoPlan,
-  outcomes: Outcomes,
-  data: WaveData,
-): WaveRecord[] {
-  const made = wavesOf(plan, outcomes, data);
-  const isLike = (waves: readonly WaveRecord[]): boolean =>
-    stored.every((wave, index) => waves[index] && recordDigest(waves[index]) === recordDigest(wave));
-  if (isLike(made)) return made;
-  const earlier = wavesOf(plan, outcomes, data, wasRoundedUp);
-  return isLike(earlier) ? earlier : made;
 }

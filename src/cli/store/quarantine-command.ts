@@ -68,7 +68,7 @@ export async function quarantine(store: ObjectStore, key: string, named?: string
   }
   const also = await keysMadeFrom(store, key, aside);
   const record = await appendSequence(store, control, 'control', (n) => ({
-    schema: 'longhaul.control/2',
+    schema: 'longhaul.control/3',
     n,
     update_id: `quarantine/${randomUUID()}`,
     change: { kind: 'quarantine', key, ...(also.length > 0 ? { also } : {}) },

@@ -29,7 +29,7 @@ export async function readHistory(store: ObjectStore, run: string): Promise<RunH
     readSequence(store, ownersFolder(run), 'owner'),
     readSequence(store, controlFolder(run), 'control'),
   ]);
-  const evaluations = last < 0 ? [] : await readEvaluations(store, { record, updates, control, owners });
+  const evaluations = last < 0 ? [] : await readEvaluations(store, run);
   const base = last < 0 ? null : await readBase(store, run);
   return { record, base, updates, evaluations, owners, control };
 }

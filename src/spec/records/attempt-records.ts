@@ -53,21 +53,15 @@ const recovery = z.strictObject({
 /** Episodes that an attempt is about to start (R9), and failures before it. It is evidence for audits; no step depends on it. */
 export type AttemptRecord = z.infer<typeof attempt>;
 export const attempt = z.strictObject({
-  schema: z.enum(['longhaul.attempt/1', 'longhaul.attempt/2']),
+  schema: z.literal('longhaul.attempt/2'),
   activity: text,
   attempt: text,
   n: positive,
   starts: z.array(text).describe('keys of episodes, written before their first token'),
-  not_begun: z
-    .array(text)
-    .exactOptional()
-    .describe('earlier versions only: keys of `starts` that already had a record'),
   discarded: z
     .array(text)
     .exactOptional()
-    .describe(
-      'from version 2 on: keys of episodes that this attempt finished after another attempt had recorded them',
-    ),
+    .describe('keys of episodes that this attempt finished after another attempt had recorded them'),
   failures: z
     .array(
       z.strictObject({

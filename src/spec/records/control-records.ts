@@ -38,25 +38,19 @@ const change = z.discriminatedUnion('kind', [
 ]);
 
 export type ControlRecord = z.infer<typeof control>;
-export const control = z
-  .strictObject({
-    schema: z.enum(['longhaul.control/1', 'longhaul.control/2', 'longhaul.control/3']),
-    n: positive,
-    update_id: text
-      .min(1)
-      .describe(
-        '`firstExecutionRunId/ID` of the Update, or `originalExecutionRunId/signal-K-NAME` of the K-th signal of an execution; unique',
-      ),
-    change: change.describe(
-      '`now`: cuts off episodes in flight; `checkpointNow`: at this step or a later one; an absent hyperparameter keeps its value; `also`: keys made from `key`, including a step’s batch even if it does not exist; `resample`: version 3 only',
+export const control = z.strictObject({
+  schema: z.literal('longhaul.control/3'),
+  n: positive,
+  update_id: text
+    .min(1)
+    .describe(
+      '`firstExecutionRunId/ID` of the Update, or `originalExecutionRunId/signal-K-NAME` of the K-th signal of an execution; unique',
     ),
-    observed: z.strictObject({ at: time }),
-  })
-  // An earlier version would play on with the episodes that a resample sets aside, so it must refuse the record.
-  .refine(({ schema, change: { kind } }) => (schema === 'longhaul.control/3') === (kind === 'resample'), {
-    message: 'only a resample has version 3',
-    path: ['schema'],
-  });
+  change: change.describe(
+    '`now`: cuts off episodes in flight; `checkpointNow`: at this step or a later one; an absent hyperparameter keeps its value; `also`: keys made from `key`, including a step’s batch even if it does not exist',
+  ),
+  observed: z.strictObject({ at: time }),
+});
 
 /** The result of folding all control records in order (R21), with the hyperparameters that were set. */
 export interface ControlState extends Omit<Hyperparameters, 'lr' | 'temperature'> {

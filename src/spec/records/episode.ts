@@ -1,6 +1,6 @@
 // The terminal record of one episode: a (slot, sample) of a step, or a (task, sample) of an evaluation (R8).
 import { z } from 'zod';
-import { count, counts, amount, digest, logprobs, positive, since, text, time, tokenIds } from './parts.js';
+import { count, counts, amount, digest, logprobs, positive, text, time, tokenIds } from './parts.js';
 
 /** Why an environment could not do what an episode asked for. */
 export type EnvironmentReason = (typeof environmentReasons)[number];
@@ -28,15 +28,11 @@ const turn = z.strictObject({
     .describe('true if the call failed; without `tool`, the call could not be parsed'),
 });
 
-const refuseLaterMembers = since(2, {
-  may: ['observed.execution', 'observed.failure', 'observed.explanation'],
-});
-
 export type StopReason = EpisodeRecord['stop_reason'];
 export type EpisodeRecord = z.infer<typeof episode>;
 export const episode = z
   .strictObject({
-    schema: z.enum(['longhaul.episode/1', 'longhaul.episode/2']),
+    schema: z.literal('longhaul.episode/2'),
     plan: digest.describe('digest of the plan; in an evaluation, of the suite'),
     state: digest,
     slot: count.describe('in an evaluation, index of the task'),
@@ -60,11 +56,7 @@ export const episode = z
     }),
     observed: z.strictObject({
       attempt: count,
-      execution: text
-        .exactOptional()
-        .describe(
-          'from version 2 on, shared by the activity’s attempts: `run id/activity id/ms when scheduled`',
-        ),
+      execution: text.describe('shared by the activity’s attempts: `run id/activity id/ms when scheduled`'),
       incarnation: text,
       failures: counts.describe('failures by reason, charged or not'),
       failure: text
@@ -78,7 +70,6 @@ export const episode = z
     }),
   })
   .superRefine((record, context) => {
-    refuseLaterMembers(record, context);
     const problem = transcriptProblem(record);
     if (problem) context.addIssue({ code: 'custom', message: problem });
   });

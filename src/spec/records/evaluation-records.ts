@@ -11,36 +11,30 @@ import {
   positive,
   sampling,
   share,
-  since,
   text,
   time,
 } from './parts.js';
 
 /** By `env_key`: digest of the facts that distinguish the environment from others with the same tasks. */
-export type EnvironmentIdentities = NonNullable<SuiteRecord['environments']>;
+export type EnvironmentIdentities = SuiteRecord['environments'];
 
 /** What an evaluation measures. Its digest is the `{suite}` in `evals/{state}/{suite}/`. */
 export type SuiteRecord = z.infer<typeof suite>;
-export const suite = z
-  .strictObject({
-    schema: z.enum(['longhaul.suite/1', 'longhaul.suite/2']),
-    name: text,
-    tasks: z
-      .array(z.strictObject({ task_key: text, env_key: text, template: text, seed: z.number().int() }))
-      .min(1),
-    samples_per_task: positive,
-    sampling,
-    seed: z.number().int(),
-    digests,
-    numerics,
-    environments: z
-      .record(text, digest)
-      .exactOptional()
-      .describe('identities by `env_key`; like the next two, from version 2 on'),
-    round: z.number().int().min(2).exactOptional().describe('absent: round 1'),
-    again: text.exactOptional().describe('the sweep that plays all episodes again'),
-  })
-  .superRefine(since(2, { always: ['environments'], may: ['round', 'again'] }));
+export const suite = z.strictObject({
+  schema: z.literal('longhaul.suite/2'),
+  name: text,
+  tasks: z
+    .array(z.strictObject({ task_key: text, env_key: text, template: text, seed: z.number().int() }))
+    .min(1),
+  samples_per_task: positive,
+  sampling,
+  seed: z.number().int(),
+  digests,
+  numerics,
+  environments: z.record(text, digest).describe('identities by `env_key`'),
+  round: z.number().int().min(2).exactOptional().describe('absent: round 1'),
+  again: text.exactOptional().describe('the sweep that plays all episodes again'),
+});
 
 /** `runs/{run}/evaluations/{step}.{suite name}.json`: names the evaluation that the run uses; this run or another one played it. */
 export type EvaluatedRecord = z.infer<typeof evaluated>;
@@ -91,15 +85,15 @@ const severalSamples = {
     .exactOptional()
     .describe('share of the tasks with a graded sample that have a reward above 0; null if there are none'),
 };
-const memberNames = ['pass_at_k', 'pass_at_n'];
 
 const environmentResult = z
   .strictObject({ ...environmentFigures, pass_at_1: passRate, ...severalSamples })
   .refine(hasRateIfGraded, ungradedRate);
-/** A suite with one sample a task still has version 2. */
-const evaluation2 = z
+/** `samples_per_task` and the figures of several samples are there if the suite has several samples a task. */
+export type EvaluationResult = z.infer<typeof evaluation>;
+export const evaluation = z
   .strictObject({
-    schema: z.enum(['longhaul.evaluation/2', 'longhaul.evaluation/3']),
+    schema: z.literal('longhaul.evaluation/3'),
     ...everyResult,
     pass_at_1: passRate.describe(
       'share of graded episodes that passed (value ≥ 1 − 1e-9); null if none was graded; the same in `environments`',
@@ -110,39 +104,12 @@ const evaluation2 = z
   })
   .refine(hasRateIfGraded, ungradedRate)
   .superRefine((record, context) => {
-    since(3, { always: ['samples_per_task', ...memberNames] })(record, context);
-    const own = since(3, { always: memberNames });
-    for (const figures of Object.values(record.environments))
-      own({ ...figures, schema: record.schema }, context);
+    const several = record.samples_per_task !== undefined;
+    for (const figures of [record, ...Object.values(record.environments)])
+      if ((figures.pass_at_k !== undefined) !== several || (figures.pass_at_n !== undefined) !== several)
+        context.addIssue({ code: 'custom', message: 'pass_at_k and pass_at_n go with samples_per_task' });
   });
-
-/** Version 1 wrote 0 if no outcome was graded. */
-const evaluation1 = z
-  .strictObject({
-    schema: z.literal('longhaul.evaluation/1'),
-    ...everyResult,
-    pass_at_1: share,
-    environments: z.record(
-      z.string(),
-      z.strictObject({ ...environmentFigures, pass_at_1: share }).transform(withoutUngradedRate),
-    ),
-  })
-  .transform(withoutUngradedRate);
-
-/** A result. If nothing was graded, version 1 holds 0, which is read as null. */
-export type EvaluationResult = z.infer<typeof evaluation>;
-export const evaluation = z.discriminatedUnion('schema', [evaluation2, evaluation1]);
 
 function hasRateIfGraded({ pass_at_1, graded }: { pass_at_1: PassRate; graded: number }): boolean {
   return (pass_at_1 === null) === (graded === 0);
-}
-
-/** Members that version 1 lacks. */
-type OfSeveralSamples = Pick<z.infer<typeof evaluation2>, 'samples_per_task' | 'pass_at_k' | 'pass_at_n'>;
-
-function withoutUngradedRate<Rate extends { pass_at_1: number; graded: number }>(
-  figures: Rate,
-): Omit<Rate, 'pass_at_1'> & { pass_at_1: PassRate } & OfSeveralSamples {
-  const { pass_at_1, graded } = figures;
-  return { ...figures, pass_at_1: graded === 0 && pass_at_1 === 0 ? null : pass_at_1 };
 }

@@ -4,7 +4,7 @@ import { count, counts, digest, file, numerics, text } from './parts.js';
 
 export type DatasetManifest = z.infer<typeof dataset>;
 export const dataset = z.strictObject({
-  schema: z.enum(['longhaul.dataset/1', 'longhaul.dataset/2']),
+  schema: z.literal('longhaul.dataset/2'),
   name: text,
   version: text,
   files: z.array(file),
@@ -20,7 +20,7 @@ export const dataset = z.strictObject({
       excluded: counts.describe('tasks left out, by stage'),
     })
     .exactOptional()
-    .describe('from version 2 on, of a dataset that was prepared'),
+    .describe('of a dataset that was prepared'),
 });
 
 /** `checkpoints/…/manifest.json`: the manifest of a checkpoint. */

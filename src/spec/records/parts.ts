@@ -86,22 +86,3 @@ export const outcomes = z.array(z.array(z.number().nullable())).meta({
   id: 'outcomes',
   description: 'for each slot and sample the graded value, or null for unknown; empty for `sft`',
 });
-
-/**
- * Checks members that `version` added, by dotted paths: refuses them in older records, and from `version` on requires those in `always`.
- */
-export function since(version: number, { always = [], may = [] }: { always?: string[]; may?: string[] }) {
-  const needed = always.map((path) => path.split('.'));
-  const known = [...needed, ...may.map((path) => path.split('.'))];
-  return (record: { schema: string }, context: z.core.$RefinementCtx<unknown>) => {
-    const has = Number(record.schema.slice(record.schema.lastIndexOf('/') + 1)) >= version;
-    for (const path of has ? needed : known) {
-      const value = path.reduce<unknown>(
-        (at, key) => (at as Record<string, unknown> | undefined)?.[key],
-        record,
-      );
-      if ((value !== undefined) !== has)
-        context.addIssue({ code: 'custom', path, message: has ? 'is missing' : 'is not known' });
-    }
-  };
-}

@@ -11,7 +11,6 @@ import {
   positive,
   sampling,
   share,
-  since,
   text,
 } from './parts.js';
 
@@ -63,7 +62,7 @@ export const slot = z.strictObject({
 });
 
 const everyPlan = {
-  schema: z.enum(['longhaul.plan/2', 'longhaul.plan/3', 'longhaul.plan/4']),
+  schema: z.literal('longhaul.plan/4'),
   run: text,
   step: positive,
   previous_state: digest,
@@ -78,20 +77,16 @@ const everyPlan = {
   reference: digest
     .exactOptional()
     .describe(
-      'with `loss.kl_weight`: `identity.weights` of the last step before GRPO (step 0 if a warm start names none)',
+      'with `loss.kl_weight`: `identity.weights` of the last step before GRPO (step 0 without a warm start)',
     ),
   curriculum,
   digests,
   numerics,
   control: count.describe('number of the newest control record in the plan; 0: none'),
   owner: positive.describe('`n` of the owner that made the plan'),
-  run_digest: digest
-    .exactOptional()
-    .describe('sha256 of `run.json`’s bytes; like the next two, from version 3 on'),
-  control_digest: digest
-    .exactOptional()
-    .describe('list digest of the sha256 of control records 1 to `control`'),
-  owner_digest: digest.exactOptional().describe('the same for owner records'),
+  run_digest: digest.describe('sha256 of `run.json`’s bytes'),
+  control_digest: digest.describe('list digest of the sha256 of control records 1 to `control`'),
+  owner_digest: digest.describe('the same for owner records'),
   // A supervised plan needs the sampling settings, too: they shape a demonstration's prompt (tool list, system text).
   sampling,
 };
@@ -114,11 +109,7 @@ const grpoPlan = z.strictObject({
   slots: z.array(slot).min(1),
   samples_per_slot: positive,
   advantages: advantages,
-  dynamic_sampling: dynamicSampling
-    .exactOptional()
-    .describe(
-      'the step may get [waves](#longhaulwave1); like the next and `curriculum.by`, from version 4 on',
-    ),
+  dynamic_sampling: dynamicSampling.exactOptional().describe('the step may get [waves](#longhaulwave1)'),
   overlong_filtering: z
     .literal(true)
     .exactOptional()
@@ -137,7 +128,4 @@ const sftPlan = z.strictObject({
 });
 
 export type PlanRecord = z.infer<typeof plan>;
-export const plan = z
-  .discriminatedUnion('kind', [grpoPlan, sftPlan])
-  .superRefine(since(3, { always: ['run_digest', 'control_digest', 'owner_digest'] }))
-  .superRefine(since(4, { may: ['dynamic_sampling', 'overlong_filtering', 'curriculum.by'] }));
+export const plan = z.discriminatedUnion('kind', [grpoPlan, sftPlan]);

@@ -51,9 +51,12 @@ export type RecordKind = keyof typeof schemas;
 export type RecordTypes = { [Kind in RecordKind]: z.infer<(typeof schemas)[Kind]> };
 export const recordSchemas: { [Kind in RecordKind]: z.ZodType<RecordTypes[Kind]> } = schemas;
 
-/** The newest version of each kind that this code knows; it writes this version. */
+/**
+ * The newest version of each kind that this code knows; it writes this version. If it cannot read a run's older records of some kind, the
+ * version of `run` rises, too: every reader of a run reads that record first, and so refuses the whole run by one error.
+ */
 export const schemaVersions: Record<RecordKind, number> = {
-  run: 2,
+  run: 3,
   plan: 4,
   wave: 1,
   episode: 2,
@@ -85,25 +88,10 @@ export const schemaVersions: Record<RecordKind, number> = {
 };
 
 /** The oldest version of a kind that this code reads; absent if it reads only the newest. */
-export const oldestVersions: Partial<Record<RecordKind, number>> = {
-  attempt: 1,
-  dataset: 1,
-  gc: 1,
-  instance: 1,
-  episodes: 1,
-  run: 1,
-  plan: 2,
-  update: 1,
-  owner: 1,
-  control: 1,
-  episode: 1,
-  evaluation: 1,
-  suite: 1,
-  sweep: 1,
-};
+export const oldestVersions: Partial<Record<RecordKind, number>> = { episodes: 1 };
 
 /**
- * Kinds of records that contain their own sha256, and the version that introduced it. These records steer a run. Because of the sha256, the
- * first reader of a record with a changed bit refuses the record.
+ * Kinds of records that contain their own sha256. These records steer a run. Because of the sha256, the first reader of a record with a
+ * changed bit refuses the record.
  */
-export const summedSince: Partial<Record<RecordKind, number>> = { run: 2, owner: 2, control: 2, update: 2 };
+export const summedKinds = new Set<RecordKind>(['run', 'owner', 'control', 'update']);

@@ -1,15 +1,15 @@
 // The records of a whole run: its start, its owners, its names, and what other runs need of it.
 import { z } from 'zod';
 import type { RunSpec } from '../run-spec.js';
-import { amount, count, digest, numerics, positive, since, text, time, tokenIds } from './parts.js';
+import { amount, count, digest, numerics, positive, text, time, tokenIds } from './parts.js';
 
 export type DatasetReference = RunRecord['dataset'];
 export type RunRecord = z.infer<typeof run>;
 export const run = z.strictObject({
-  schema: z.enum(['longhaul.run/1', 'longhaul.run/2']),
+  schema: z.literal('longhaul.run/3'),
   run: text,
   name: text,
-  // A run's start checks the spec in full, by its own schema. Here the spec may be older than the newest setting.
+  // A run's start checks the spec in full, by its own schema.
   spec: z
     .custom<RunSpec>(isRunSpec, 'is not a run spec with name, project, seed, model, generator and trainer')
     .describe('[the spec](run-spec.md) with all defaults, without `fork`'),
@@ -34,8 +34,9 @@ export const run = z.strictObject({
   observed: z.strictObject({ started_at: time }),
 });
 
-const ownerFields = z.strictObject({
-  schema: z.enum(['longhaul.owner/1', 'longhaul.owner/2', 'longhaul.owner/3']),
+export type OwnerRecord = z.infer<typeof owner>;
+export const owner = z.strictObject({
+  schema: z.literal('longhaul.owner/3'),
   n: positive,
   address: text.describe(
     'Temporal server; a loopback address is followed by its host, `127.0.0.1:7233@host`',
@@ -89,9 +90,6 @@ const ownerFields = z.strictObject({
   }),
 });
 
-export type OwnerRecord = z.infer<typeof owner>;
-export const owner = ownerFields.superRefine(since(3, { may: ['observed.budget.usd_per_million'] }));
-
 /** Names the run that is the n-th timeline of a name. */
 export const name = z.strictObject({
   schema: z.literal('longhaul.name/1'),
@@ -133,7 +131,7 @@ export const ref = z.strictObject({
  */
 export type CollectionRecord = z.infer<typeof gc>;
 export const gc = z.strictObject({
-  schema: z.enum(['longhaul.gc/1', 'longhaul.gc/2']),
+  schema: z.literal('longhaul.gc/2'),
   n: positive,
   run: text,
   checkpoints: z.array(count).describe('steps whose checkpoints are deleted'),

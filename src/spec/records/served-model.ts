@@ -1,11 +1,11 @@
 // The records of a run that trains on a Tinker server: its models (R33) and its saved states (R36) there.
 import { z } from 'zod';
-import { amount, count, digest, positive, since, text, time } from './parts.js';
+import { amount, count, digest, positive, text, time } from './parts.js';
 
 /** A model on a Tinker server that belongs to the run. Only the newest instance is trained. */
 export type InstanceRecord = z.infer<typeof instance>;
-const instanceFields = z.strictObject({
-  schema: z.enum(['longhaul.instance/1', 'longhaul.instance/2']),
+export const instance = z.strictObject({
+  schema: z.literal('longhaul.instance/2'),
   n: positive,
   run: text,
   model: text.min(1).describe('id of the model on the server'),
@@ -18,7 +18,7 @@ const instanceFields = z.strictObject({
     .literal('evaluate')
     .exactOptional()
     .describe('the model is only sampled, and ends with the process that made it; absent: it is trained'),
-  node: text.min(1).exactOptional().describe('the only node that uses the model'),
+  node: text.min(1).describe('the only node that uses the model'),
   given_up: z.literal(true).exactOptional().describe('the model is ended, and never trained further'),
   moments: z.literal('zero').exactOptional().describe('the saved state was loaded without its moments'),
   session: text
@@ -28,7 +28,6 @@ const instanceFields = z.strictObject({
   passed_over: z.array(text.min(1)).exactOptional().describe('newer saved states that did not load'),
   observed: z.strictObject({ at: time, by: text }),
 });
-export const instance = instanceFields.superRefine(since(2, { always: ['node'], may: ['purpose'] }));
 
 /** A batch that was applied again, after its step was committed: this instance has taken it. */
 export type AppliedRecord = z.infer<typeof applied>;

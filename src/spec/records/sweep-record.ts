@@ -33,7 +33,7 @@ const suiteEntry = z.strictObject({
 /** `sweeps/{sweep}/sweep.json`: a choice (R2), so a restarted sweep evaluates the same states, even if the runs train further. */
 export type SweepRecord = z.infer<typeof sweep>;
 export const sweep = z.strictObject({
-  schema: z.enum(['longhaul.sweep/1', 'longhaul.sweep/2']),
+  schema: z.literal('longhaul.sweep/2'),
   sweep: text.describe('id of the workflow without `eval/`, with `.` for each `:`'),
   // Planning a sweep checks the spec in full, by its own schema.
   spec: z

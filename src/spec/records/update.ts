@@ -1,6 +1,6 @@
 // Input and result of a step's update (R10–R12): the identity of the batch file, and the record `update.json`.
 import { z } from 'zod';
-import { count, digest, engine, figures, numerics, outcomes, positive, since, text, time } from './parts.js';
+import { count, digest, engine, figures, numerics, outcomes, positive, text, time } from './parts.js';
 import { servedUpdate } from './served-model.js';
 
 /** Identity of a batch, in its file's `__metadata__.longhaul` (canonical JSON). */
@@ -31,8 +31,8 @@ const serverIdentity = z.strictObject({
 
 /** `steps/{n}/update.json`, n ≥ 1: the update of a step (R11). */
 export type UpdateRecord = z.infer<typeof update>;
-const updateFields = z.strictObject({
-  schema: z.enum(['longhaul.update/1', 'longhaul.update/2', 'longhaul.update/3', 'longhaul.update/4']),
+export const update = z.strictObject({
+  schema: z.literal('longhaul.update/4'),
   identity: z.strictObject({
     run: text,
     step: positive,
@@ -54,10 +54,10 @@ const updateFields = z.strictObject({
       .describe(
         'digest of the weights for the KL term; only in the last step of a warm start that trains all weights',
       ),
-    rescored: digest.exactOptional().describe('sha256 of the `rescored` file; from version 4 on'),
+    rescored: digest.exactOptional().describe('sha256 of the `rescored` file'),
   }),
   observed: z.strictObject({
-    metrics: figures.describe('SkyRL’s names; in earlier versions also the cost of faults so far (`ft/…`)'),
+    metrics: figures.describe('SkyRL’s names'),
     timings_ms: figures,
     engine,
     committed_at: time,
@@ -70,9 +70,6 @@ const updateFields = z.strictObject({
     served: servedUpdate.exactOptional().describe('on a Tinker server, unless nothing was applied'),
   }),
 });
-export const update = updateFields
-  .superRefine(since(3, { may: ['observed.device'] }))
-  .superRefine(since(4, { may: ['identity.rescored', 'observed.served'] }));
 
 /** `steps/000000/update.json`: the base model (R5). */
 export type BaseRecord = z.infer<typeof base>;

@@ -13,11 +13,7 @@ export interface StepMakers {
   /** Makes the plan again from the records before it, to compare it with the stored plan. */
   plan: (stored: PlanRecord) => Promise<PlanRecord>;
   /** Makes the waves of a step again from its plan and its outcomes, to compare them with the stored waves. */
-  waves: (
-    stored: readonly WaveRecord[],
-    plan: GrpoPlan,
-    outcomes: (number | null)[][],
-  ) => Promise<WaveRecord[]>;
+  waves: (plan: GrpoPlan, outcomes: (number | null)[][]) => Promise<WaveRecord[]>;
   /** Makes the bytes of a step's batch from its plan and its episodes (by slot and sample; empty for a supervised plan). */
   batch: (plan: PlanRecord, episodes: EpisodeRecord[][]) => Promise<Uint8Array>;
 }

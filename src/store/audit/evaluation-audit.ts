@@ -17,7 +17,6 @@ import {
   evaluationSuiteKey,
 } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
-import { wasPass } from '../../rl/pass.js';
 import { encodeRecord } from '../records/record-codec.js';
 import { unannounced } from './start-audit.js';
 
@@ -83,9 +82,7 @@ async function auditEvaluation(
   if (result.state !== state || result.suite !== suiteDigest) {
     report.add('R13', resultKey, 'it names another state or suite');
   }
-  const problems = wrongFigures(result, suite, episodes, isPass);
-  const isEarlier = problems.length > 0 && wrongFigures(result, suite, episodes, wasPass).length === 0;
-  for (const problem of isEarlier ? [] : problems) report.add('R25', resultKey, problem);
+  for (const problem of wrongFigures(result, suite, episodes, isPass)) report.add('R25', resultKey, problem);
   return result;
 }
 

@@ -22,7 +22,7 @@ export async function checkWaves(
     if (!wave) break;
     waves.push(wave);
   }
-  const remade = (): Promise<WaveRecord[]> => make.waves(waves, plan, identity.outcomes);
+  const remade = (): Promise<WaveRecord[]> => make.waves(plan, identity.outcomes);
   const made =
     plan.dynamic_sampling === undefined
       ? []

@@ -33,13 +33,11 @@ export async function newestRound(
   digest?: Digest,
 ): Promise<SuiteRound> {
   let newest = roundOf(suite, 1, digest);
-  // Suites of the first version have no rounds.
-  while (suite.schema !== 'longhaul.suite/1') {
+  for (;;) {
     const next = roundOf(suite, newest.n + 1);
-    if ((await store.head(evaluationSuiteKey(state, next.digest))) === null) break;
+    if ((await store.head(evaluationSuiteKey(state, next.digest))) === null) return newest;
     newest = next;
   }
-  return newest;
 }
 
 /** The newest round that has a result, or null. */

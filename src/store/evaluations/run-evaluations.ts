@@ -2,7 +2,7 @@
 // run has records that name the evaluations it uses.
 import type { EvaluatedRecord, EvaluationResult } from '../../spec/records/evaluation-records.js';
 import { inParallel } from '../../base/in-parallel.js';
-import { evaluationResultKey, evaluationSuiteKey, runEvaluationsFolder } from '../objects/layout.js';
+import { evaluationResultKey, runEvaluationsFolder } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readRecord, requireRecord } from '../records/records.js';
 
@@ -18,12 +18,6 @@ export async function readRunEvaluations(
     return step !== undefined && wanted(Number(step));
   });
   return inParallel(names, (name) => requireRecord(store, `${folder}${name}`, 'evaluated'));
-}
-
-/** True for an evaluation of the first record version: no record names the runs that use it. */
-export async function isUnnamed(store: ObjectStore, { state, suite }: EvaluationResult): Promise<boolean> {
-  const record = await readRecord(store, evaluationSuiteKey(state, suite), 'suite');
-  return record === null || record.schema === 'longhaul.suite/1';
 }
 
 /** The result that an `EvaluatedRecord` names; null if it was set aside (R24) and is not played again yet. */

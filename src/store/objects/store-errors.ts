@@ -65,7 +65,7 @@ export class OlderSchema extends Error {
   ) {
     super(
       `record ${key} has schema ${found}: an earlier version of Longhaul made it, but this version reads only ${known}. ` +
-        'Continue that run with that version, or start it again with a new name (docs/upgrades.md).',
+        'Finish it with the version that began it, or start it again with a new name (docs/upgrades.md).',
     );
   }
 }

@@ -42,7 +42,7 @@ export async function claimRun(
       if (state === 'open' || state === 'unreachable') throw new RunOwned(refusal(run, newest, state));
     }
     return {
-      schema: budget?.usd_per_million ? 'longhaul.owner/3' : 'longhaul.owner/2',
+      schema: 'longhaul.owner/3',
       n,
       address,
       clusterId,

@@ -13,7 +13,7 @@ import { requireRecord } from '../records/records.js';
 import { readPlan, readRun } from './run-records.js';
 import { UnreadableRecord } from '../objects/store-errors.js';
 
-type PlanRoots = Required<Pick<PlanRecord, 'run_digest' | 'control_digest' | 'owner_digest'>>;
+type PlanRoots = Pick<PlanRecord, 'run_digest' | 'control_digest' | 'owner_digest'>;
 type Place = Pick<PlanRecord, 'run' | 'control' | 'owner'>;
 
 // Records never change (R1), and every step reads the same ones, so these two caches keep them. A digest lives as long as its record. Owner
@@ -37,9 +37,8 @@ export async function rootsOf(store: ObjectStore, { run, control, owner }: Place
   };
 }
 
-/** Throws `UnreadableRecord` if a record has changed since the plan was made from it. Plans of version 2 hold no digests to compare. */
+/** Throws `UnreadableRecord` if a record has changed since the plan was made from it. */
 export async function checkRoots(store: ObjectStore, plan: PlanRecord): Promise<void> {
-  if (plan.run_digest === undefined) return;
   const roots = await rootsOf(store, plan);
   const changed = changedRoot(plan, roots);
   if (changed) throw new UnreadableRecord(changed.key, changed.problem);
@@ -61,7 +60,7 @@ export async function readPlanOfStep(
 export function changedRoot(plan: PlanRecord, roots: PlanRoots): { key: string; problem: string } | null {
   const { run, step, control, owner } = plan;
   const by = `when ${planKey(run, step)} was made`;
-  const says = (key: string, what: string, then: string | undefined, now: string) =>
+  const says = (key: string, what: string, then: string, now: string) =>
     then === now ? null : { key, problem: `it was changed: ${what} sha256 ${now}, but it was ${then} ${by}` };
   return (
     says(runKey(run), 'its bytes have the', plan.run_digest, roots.run_digest) ??

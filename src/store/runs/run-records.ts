@@ -19,7 +19,7 @@ import {
 } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { appendSequence, readRecord, requireRecord } from '../records/records.js';
-import { OlderSchema, UnreadableRecord } from '../objects/store-errors.js';
+import { UnreadableRecord } from '../objects/store-errors.js';
 
 /** Readers follow at most this many forks, so that a cycle cannot hang them. */
 const maxLineage = 1000;
@@ -155,19 +155,15 @@ export interface Reference {
 }
 
 /**
- * The policy that GRPO starts from: the policy after the warm start, or else the base model. An earlier version recorded no weights after
- * the warm start and used the base model; its runs continue with that. Throws `UnreadableRecord`, also before that step is committed.
+ * The policy that GRPO starts from: the policy after the warm start, or else the base model. Throws `UnreadableRecord`, also before that step
+ * is committed.
  */
 export async function referenceOf(store: ObjectStore, run: string): Promise<Reference> {
   const step = lastWarmStep((await readRun(store, run)).spec);
-  const warm = step === 0 ? undefined : (await readUpdate(store, run, step)).identity.weights;
-  if (warm !== undefined) return { step, weights: warm };
-  const { identity } = await readBase(store, run);
-  if (identity.weights !== undefined) return { step: 0, weights: identity.weights };
-  throw new UnreadableRecord(
-    updateKey(identity.run, 0),
-    'it names no reference weights for a KL term, because an earlier version made it. Start a new run instead of a fork',
-  );
+  const { identity } = await (step === 0 ? readBase(store, run) : readUpdate(store, run, step));
+  const { weights } = identity;
+  if (weights !== undefined) return { step, weights };
+  throw new UnreadableRecord(updateKey(identity.run, step), 'it names no reference weights for a KL term');
 }
 
 /** Numerics of the last rebase of the run or its ancestors; null if there was none (R18). */
@@ -203,15 +199,6 @@ export async function readPlan(
     );
   }
   return { record, digest };
-}
-
-/** Throws `OlderSchema` if an earlier version of Longhaul made the step and this version cannot continue from it. */
-export async function refuseEarlierVersion(store: ObjectStore, run: string, step: number): Promise<void> {
-  if (step < 1) return;
-  await readPlan(store, run, step).catch((error: unknown) => {
-    // Any other problem is left to the plan's readers.
-    if (error instanceof OlderSchema) throw error;
-  });
 }
 
 /** Run id of a name's newest timeline; a new name gets its first timeline. Two callers at the same time get the same run id. */

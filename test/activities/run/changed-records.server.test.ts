@@ -17,8 +17,6 @@ import {
 } from '../../../src/store/objects/layout.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
-import { readPlan, readUpdate } from '../../../src/store/runs/run-records.js';
-import { foldBatch } from '../../../src/store/runs/stored-batch.js';
 import { lastSftStep, run, tamper } from '../fixture.js';
 import { signedAgain } from '../../support/signed-again.js';
 import { harness, useHarness } from '../own-harness.js';
@@ -127,59 +125,5 @@ describe('the outcomes of an update', () => {
     const key = updateKey(run, next - 1);
     await tamper(harness.store, key, flipped);
     await expect(planning()).rejects.toMatchObject({ name: 'UnreadableRecord', key });
-  });
-
-  it('are compared with the batch if an earlier version committed them', async () => {
-    await advance(next - 1);
-    const key = updateKey(run, next - 1);
-    const earlier = (bytes: Buffer): string =>
-      bytes
-        .toString()
-        .replace('longhaul.update/2', 'longhaul.update/1')
-        .replace(/,"sum":"[0-9a-f]+"/, '');
-    await tamper(harness.store, key, (bytes) => flipped(Buffer.from(earlier(bytes))));
-    await expect(planning()).rejects.toMatchObject({
-      ...{ name: 'UnreadableRecord', key },
-      problem: 'its outcomes are not those of its batch',
-    });
-    await tamper(harness.store, key, (bytes) => bytes.toString().replace('"outcomes":[[1', '"outcomes":[[0'));
-    // A collection compresses the batch in the meantime.
-    await foldBatch(
-      harness.store,
-      run,
-      next - 1,
-      (await readUpdate(harness.store, run, next - 1)).identity.batch,
-    );
-    expect(await planning()).toMatchObject({ step: next });
-  });
-});
-
-describe('a run that was started by an earlier version', () => {
-  /** Rewrites a record in the form that the earlier version wrote. */
-  const earlier = (key: string, kind: string): Promise<void> =>
-    tamper(harness.store, key, (bytes) =>
-      bytes
-        .toString()
-        .replace(`longhaul.${kind}/2`, `longhaul.${kind}/1`)
-        .replace(/,"sum":"[0-9a-f]+"/, ''),
-    );
-
-  it('continues, and its records are protected from its next plan on', async () => {
-    for (const [kind, key] of [
-      ['run', runKey(run)],
-      ['owner', `${ownersFolder(run)}1.json`],
-      ['control', `${controlFolder(run)}1.json`],
-    ] as const)
-      await earlier(key, kind);
-    const old = await restarted();
-    Object.assign(harness.orchestrator, old);
-    Object.assign(harness.node, old);
-    await advance(1);
-    expect((await readPlan(harness.store, run, 1)).record.schema).toBe('longhaul.plan/3');
-    await change(runKey(run), '"lr":0.001', '"lr":0.002', false);
-    const deps = { ...harness.orchestrator, ...(await restarted()) };
-    await expect(planStep(deps, { run, step: 2, owner: 1, control: 1 })).rejects.toMatchObject({
-      ...{ name: 'UnreadableRecord', key: runKey(run) },
-    });
   });
 });

@@ -401,7 +401,7 @@ describe('failures that no retry fixes', () => {
     });
     await harness.open();
     await tamper(harness.store, runKey(run), (bytes) =>
-      bytes.toString().replace('longhaul.run/2', 'longhaul.run/9'),
+      bytes.toString().replace('longhaul.run/3', 'longhaul.run/9'),
     );
     await expect(
       harness.attempt('open', () => activity({ spec: harness.spec, workflow })),

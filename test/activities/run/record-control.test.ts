@@ -59,7 +59,7 @@ describe('recordControl', () => {
   it('refuses a record of a newer version instead of guessing', async () => {
     await pause('u1');
     await tamper(store, `${controlFolder('r')}1.json`, (bytes) =>
-      bytes.toString().replace('longhaul.control/2', 'longhaul.control/4'),
+      bytes.toString().replace('longhaul.control/3', 'longhaul.control/4'),
     );
     // This worker does not read the record again, so a new worker is needed to find the change.
     store = await openStore(`dir:${folder}`);

@@ -245,16 +245,10 @@ describe('the batch of twelve episodes', () => {
     ]);
   });
 
-  test.each([
-    ['longhaul.episode/1', 'f94f1e7d08e3fc3743d594101463846577b8d3887e5cc09c229795f757589a36'],
-    ['longhaul.episode/2', '648e8735f58de994436b675218b56f77f2e6e77f0f6500a9df113d3b12256774'],
-  ] as const)('with %s has these bytes, for ever', async (schema, sha256) => {
-    const episodes = allEpisodes().map(({ observed: { explanation: _, ...observed }, ...one }) => ({
-      ...one,
-      schema,
-      observed,
-    }));
-    expect((await seal(episodes)).batch).toBe(sha256);
+  test('has these bytes, for ever', async () => {
+    expect((await seal(allEpisodes())).batch).toBe(
+      'a76808ef67a2c2bcc0d65896a4e250962007d5ba04e1e4365aeee246696ec0b3',
+    );
   });
 });
 

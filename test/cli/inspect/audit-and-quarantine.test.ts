@@ -40,7 +40,7 @@ beforeAll(async () => {
   await store.create(runKey('tiny'), await encodeRecord('run', records.run));
   await store.create('names/tiny/1.json', await encodeRecord('name', records.name));
   await store.create(updateKey('tiny', 0), await encodeRecord('base', records.base));
-  await store.create(planKey('tiny', 1), Buffer.from('{"schema":"longhaul.plan/2","cut of'));
+  await store.create(planKey('tiny', 1), Buffer.from('{"schema":"longhaul.plan/4","cut of'));
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 

@@ -52,7 +52,7 @@ describe('show', () => {
       /1 in 1 tree, 4 tokens.*3: 3 by mini-batch/s,
     );
     expect(await showRecord(store, planKey('tiny', 1))).toMatch(
-      /longhaul\.plan\/2 {2}digest [0-9a-f]{64}.*"samples_per_slot": 2/s,
+      /longhaul\.plan\/4 {2}digest [0-9a-f]{64}.*"samples_per_slot": 2/s,
     );
     const manifest = await showRecord(store, checkpointManifestKey(checkpointHome(record), 1));
     expect(manifest).toMatch(/"path": "state\.safetensors".*"size": 5/s);

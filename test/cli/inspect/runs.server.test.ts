@@ -31,7 +31,7 @@ describe('longhaul runs', () => {
       const base = { ...records.base, identity: { ...records.base.identity, run } };
       await store.create(updateKey(run, 0), await encodeRecord('base', base));
     }
-    await store.create(runKey('damaged'), Buffer.from('{"schema":"longhaul.run/1","cut of'));
+    await store.create(runKey('damaged'), Buffer.from('{"schema":"longhaul.run/3","cut of'));
     const workflow = await startRun(temporal, uniqueName('nobody'), driven);
     const { code, output, errors } = await longhaul('runs', '--json', '--store', storeAddress);
     expect({ code, errors }).toEqual({ code: 0, errors: '' });

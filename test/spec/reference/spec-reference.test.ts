@@ -21,7 +21,7 @@ test('docs/records.md has one table for each kind of record', () => {
   const mark = '<!-- generated: plan -->';
   expect(() => withRecordTables(records.replace(mark, ''))).toThrow('no block for plan');
   expect(() => withRecordTables(`${records}\n${mark}\n\n`)).toThrow('has a block "plan"');
-  expect(() => withRecordTables(records.replace('longhaul.plan/4', 'longhaul.plan/2'))).toThrow(
+  expect(() => withRecordTables(records.replace('longhaul.plan/4', 'longhaul.plan/3'))).toThrow(
     'does not name longhaul.plan/4',
   );
 });

@@ -234,7 +234,7 @@ test('a quarantined record is no violation: its replacement is audited instead',
   store.write(key, whole.subarray(0, 60));
   store.write(`${key}.r1`, whole);
   await store.put(layout.sequenceKey(layout.controlFolder(run), 1), 'control', {
-    schema: 'longhaul.control/1',
+    schema: 'longhaul.control/3',
     n: 1,
     update_id: 'aside',
     change: { kind: 'quarantine', key },

@@ -10,18 +10,16 @@ import type { RecordTypes } from '../../../src/spec/records/record-kinds.js';
 import {
   attemptsFolder,
   batchKey,
-  controlFolder,
   episodeKey,
   planKey,
   runKey,
-  sequenceKey,
   updateKey,
   waveKey,
 } from '../../../src/store/objects/layout.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { recordDigest } from '../../../src/store/records/canonical.js';
-import { checkRecord, encodeRecord } from '../../../src/store/records/record-codec.js';
+import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { digestOf, recordsOfAllKinds } from '../fixtures.js';
 import { ownFolder } from '../../support/scratch-folder.js';
 
@@ -56,7 +54,7 @@ describe('discarding what a step has sampled', () => {
     );
   const changes = async () => (await readControl(store, run)).map(({ change }) => change);
 
-  it('sets aside every seat, the batch and nothing else, in a record of version 3', async () => {
+  it('sets aside every seat, the batch and nothing else, in one record', async () => {
     await planned();
     await announce(1);
     const [first, second] = seats as [string, string];
@@ -194,36 +192,6 @@ describe('discarding what a step has sampled', () => {
     expect(before).not.toHaveProperty('resampled');
     await discardSamples(store, run);
     expect(await foldedControl(store, run)).toEqual({ ...before, n: 1, resampled: 1 });
-  });
-});
-
-describe('the version of a control record', () => {
-  const key = sequenceKey(controlFolder(run), 1);
-  const record = (version: number, change: object) => ({
-    ...{
-      schema: `longhaul.control/${version}`,
-      n: 1,
-      update_id: 'u',
-      change,
-      observed: kinds.control.observed,
-    },
-  });
-  const resample = { kind: 'resample', step: 1, keys: [batch] };
-
-  it.each([
-    [2, resample],
-    [3, { kind: 'pause' }],
-  ])('%i does not fit %o', async (version, change) => {
-    await expect(encodeRecord('control', record(version, change) as RecordTypes['control'])).rejects.toThrow(
-      'only a resample has version 3',
-    );
-  });
-
-  it('is 3 for a resample, so that an earlier version refuses it', async () => {
-    const bytes = await encodeRecord('control', record(3, resample) as RecordTypes['control']);
-    expect(checkRecord(key, 'control', JSON.parse(Buffer.from(bytes).toString()))).toMatchObject({
-      change: resample,
-    });
   });
 });
 

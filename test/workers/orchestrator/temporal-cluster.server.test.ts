@@ -32,7 +32,7 @@ describe('the owner of a run (R20)', () => {
       workflowId,
     });
     const record: OwnerRecord = {
-      schema: 'longhaul.owner/1',
+      schema: 'longhaul.owner/3',
       n: 1,
       address: recordedAddress(server.address, host),
       clusterId: await clusterId(client),

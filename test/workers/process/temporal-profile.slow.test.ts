@@ -288,7 +288,7 @@ describe.skipIf(!hasOpenssl())('a Temporal server behind TLS (certificates made 
     const { client: opened, close } = await connectClient(config);
     try {
       const record = {
-        schema: 'longhaul.owner/1',
+        schema: 'longhaul.owner/3',
         n: 1,
         address: `localhost:${gateway.address.split(':')[1]}`,
         clusterId: 'another',

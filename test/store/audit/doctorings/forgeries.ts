@@ -160,7 +160,7 @@ export const unclaimed: readonly Unclaimed[] = [
     says: `${layout.controlFolder(run)}1.json: no plan covers the change in it`,
     doctor: (store) =>
       store.put(`${layout.controlFolder(run)}1.json`, 'control', {
-        ...{ schema: 'longhaul.control/2', n: 1, update_id: 'forged' },
+        ...{ schema: 'longhaul.control/3', n: 1, update_id: 'forged' },
         change: { kind: 'setHyperparameters', lr: 0.5 },
         observed: { at: new Date().toISOString() },
       }),

@@ -13,7 +13,7 @@ import {
 
 const resumed = (store: Doctored, n: number): Promise<void> =>
   store.put(control(n), 'control', {
-    schema: 'longhaul.control/1',
+    schema: 'longhaul.control/3',
     n,
     update_id: `update-${n}`,
     change: { kind: 'resume' },
@@ -34,7 +34,7 @@ export const sequences: readonly Doctoring[] = [
     doctor: async (store) => {
       for (const n of [1, 2]) {
         await store.put(layout.sequenceKey(layout.controlFolder(run), n), 'control', {
-          schema: 'longhaul.control/1',
+          schema: 'longhaul.control/3',
           n,
           update_id: 'the same',
           change: { kind: 'resume' },
@@ -55,7 +55,7 @@ export const sequences: readonly Doctoring[] = [
     at: () => plan(2),
     doctor: (store) => {
       const text = store.bytes(plan(2)).toString('utf8');
-      store.write(plan(2), text.replace('longhaul.plan/3', 'longhaul.plan/9'));
+      store.write(plan(2), text.replace('longhaul.plan/4', 'longhaul.plan/9'));
     },
   },
   {
