@@ -4,7 +4,6 @@ import type { SentTokens } from '../engine/tinker/sent-tokens.js';
 import type { JournalFolder } from '../episode/journal-folder.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
-import type { BusyMeter } from './attempt/busy-meter.js';
 import type { NewestEntries } from '../base/newest-entries.js';
 import type { PolicyHolder } from '../policy/policy-holder.js';
 import type { ProcessLife } from './attempt/process-life.js';
@@ -27,7 +26,7 @@ export interface NodeDeps {
   store: ObjectStore;
   holder: PolicyHolder;
   runs: RunDataCache;
-  meter: BusyMeter;
+  meter: { readonly totalMs: number };
   life: ProcessLife;
   /** By run, because a node may serve several runs in turn. */
   lastCommits: NewestEntries<LastCommit>;

@@ -1,7 +1,6 @@
 // Process entry of a node worker. Flags and variables: config.ts.
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { BusyMeter, meteredBackend } from '../activities/attempt/busy-meter.js';
 import { DatasetCache } from '../data/dataset-cache.js';
 import { keepLastCommit } from '../activities/step/upload-last-commit.js';
 import { NewestEntries } from '../base/newest-entries.js';
@@ -20,6 +19,7 @@ import { environmentBackends } from './node/environment-backends.js';
 import type { SentTokens } from '../engine/tinker/sent-tokens.js';
 import type { PolicyHolder } from '../policy/policy-holder.js';
 import { NodeDevice } from './node/node-device.js';
+import { BusyMeter, observedBackend } from './node/observed-calls.js';
 import { nativePolicy, openServedPolicy } from './node/policies.js';
 import { keepLife } from './process/life-file.js';
 import { type NodeParts, serveNode } from './node/node-worker.js';
@@ -86,10 +86,8 @@ async function createParts(
     holder,
     ...(sent ? { sent } : {}),
     journals: new JournalFolder(join(config.folder, 'journal'), log),
-    backendFor: (spec: EnvironmentSpec, callTimeoutMs: number) => {
-      const backend = meteredBackend(environments.backendFor(spec, callTimeoutMs), meter);
-      return tracing?.backend(backend) ?? backend;
-    },
+    backendFor: (spec: EnvironmentSpec, callTimeoutMs: number) =>
+      observedBackend(environments.backendFor(spec, callTimeoutMs), meter, tracing ?? undefined),
     meter,
     life,
     lastCommits: new NewestEntries<LastCommit>(),

@@ -5,7 +5,6 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
-import { BusyMeter, meteredBackend, meteredEngine } from '../../src/activities/attempt/busy-meter.js';
 import { collectRollouts } from '../../src/activities/step/collect-rollouts.js';
 import { commitBase } from '../../src/activities/step/commit-base.js';
 import type { CommittedStep, OpenedRun, PlannedStep, StepReference } from '../../src/activities/contracts.js';
@@ -38,6 +37,7 @@ import { openStore } from '../../src/store/open-store.js';
 import { encodeRecord } from '../../src/store/records/record-codec.js';
 import { requireRecord } from '../../src/store/records/records.js';
 import { lastCommittedStep } from '../../src/store/runs/run-records.js';
+import { BusyMeter, observedBackend, observedEngine } from '../../src/workers/node/observed-calls.js';
 import { environmentBackends } from '../../src/workers/node/environment-backends.js';
 import { findEngine } from '../support/find-tools.js';
 
@@ -198,14 +198,14 @@ export async function startHarness(environments: { url: string }, disk?: string)
       runs: new RunDataCache(store, new DatasetCache(store)),
       holder: new NativePolicyHolder({
         store,
-        engine: meteredEngine(engine, meter),
+        engine: observedEngine(engine, meter),
         lock: createStateLock(),
         folder: disk,
         log,
       }),
       journals: new JournalFolder(join(disk, 'journal'), log),
       backendFor: (wanted: EnvironmentSpec, callTimeoutMs: number) =>
-        meteredBackend(backends.backendFor(wanted, callTimeoutMs), meter),
+        observedBackend(backends.backendFor(wanted, callTimeoutMs), meter),
       meter,
       lastCommits: new NewestEntries(),
       checkpointStalls: new NewestEntries(),

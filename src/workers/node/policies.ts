@@ -1,22 +1,19 @@
 // Opens the policy of a node: its own engine, or a model on a Tinker server.
 import { join } from 'node:path';
-import {
-  type BusyMeter,
-  meteredEngine,
-  meteredKeeper,
-  meteredPolicy,
-} from '../../activities/attempt/busy-meter.js';
 import { createNativeEngine, type EngineDevice } from '../../engine/native/native-engine.js';
 import { createStateLock } from '../../engine/native/state-lock.js';
+import type { PolicyEngine } from '../../engine/policy-engine.js';
 import { TinkerEngine } from '../../engine/tinker/sampling.js';
 import type { SentTokens } from '../../engine/tinker/sent-tokens.js';
 import { NativePolicyHolder } from '../../policy/native-states.js';
 import { PolicyHolder } from '../../policy/policy-holder.js';
+import type { StateKeeper } from '../../policy/state-keeper.js';
 import { ServedStates } from '../../policy/served/served-states.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import type { TinkerConfig, WorkerConfig } from '../process/config.js';
 import type { WorkerLog } from '../process/worker-log.js';
 import type { Tracing } from '../tracing/tracing.js';
+import { type BusyMeter, observed, observedEngine } from './observed-calls.js';
 import { openTinkerService } from './tinker-service.js';
 
 interface Parts {
@@ -39,8 +36,7 @@ export function nativePolicy(
       'a node worker needs --engine or LONGHAUL_ENGINE, the path of the native engine, or --tinker or LONGHAUL_TINKER, the URL of a ' +
         'Tinker server',
     );
-  const metered = meteredEngine(createNativeEngine({ binary, log, device }), meter);
-  const engine = tracing?.engine(metered) ?? metered;
+  const engine = observedEngine(createNativeEngine({ binary, log, device }), meter, tracing ?? undefined);
   return new NativePolicyHolder({
     ...{ store, engine, log },
     lock: createStateLock(),
@@ -59,11 +55,15 @@ export async function openServedPolicy(
   models.catch(() => undefined);
   const policy = { service, model: model ?? onlyModel(await models, service) };
   const engine = new TinkerEngine(tinker, policy);
+  const { during } = meter;
   const keeper = new ServedStates({ ...{ store, engine, policy, by, folder, log }, service: tinker });
   const holder = new PolicyHolder({
     store,
-    engine: meteredPolicy(engine, meter),
-    keeper: meteredKeeper(keeper, meter),
+    engine: observed<PolicyEngine>(engine, { setVocabulary: during, generate: during }),
+    keeper: observed<StateKeeper>(keeper, {
+      ...{ holdBase: during, hold: during, holdForUpdate: during, apply: during },
+      ...{ keep: during, upload: during },
+    }),
     lock: createStateLock(),
   });
   return { holder, sent: tinker.sent };

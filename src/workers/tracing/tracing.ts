@@ -4,12 +4,9 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Context } from '@temporalio/activity';
 import type { ActivityInterceptorsFactory, InjectedSinks } from '@temporalio/worker';
 import type { OpenSpan, SpanAttributes, Tracer } from '../../base/spans.js';
-import type { FileEngine } from '../../engine/file-engine.js';
-import type { EnvironmentBackend } from '../../environments/environment.js';
 import type { TraceSinks } from '../../workflows/step-tracing.js';
 import { CallTally } from './call-tally.js';
 import { attemptPlace, freshSpanId, type SpanPlace, stepOfActivity, stepPlace } from './span-ids.js';
-import { tracedBackend, tracedEngine } from './traced-parts.js';
 import type { SpanSender } from './span-sender.js';
 
 /** Figures in an activity's result that explain how long the activity took. */
@@ -74,14 +71,6 @@ export class Tracing implements Tracer {
       },
     },
   };
-
-  engine(engine: FileEngine): FileEngine {
-    return tracedEngine(engine, this);
-  }
-
-  backend(backend: EnvironmentBackend): EnvironmentBackend {
-    return tracedBackend(backend, this);
-  }
 
   close(): Promise<void> {
     return this.sender.close();

@@ -1,7 +1,7 @@
 // The busy meter counts time in which at least one call is in flight; parallel calls do not add up.
 import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { BusyMeter } from '../../../src/activities/attempt/busy-meter.js';
+import { BusyMeter } from '../../../src/workers/node/observed-calls.js';
 
 describe('BusyMeter', () => {
   it('counts parallel calls once', async () => {
