@@ -200,7 +200,7 @@ function digestsOf({ record }: RunData): GrpoPlan['digests'] {
   return { tokenizer, chat_template, tool_parser, dataset: dataset.digest };
 }
 
-interface Seat {
+interface Rollout {
   plan: string;
   state: string;
   slot: number;
@@ -226,8 +226,8 @@ class EpisodeWriter {
     return { slot, task_key, env_key, template: task_key.split('/').slice(0, 2).join('/'), seed: n };
   }
 
-  async episode(n: number, sampling: SamplingPlan, seat: Seat): Promise<EpisodeRecord> {
-    const { plan, state, slot, sample, policy_step, progress } = seat;
+  async episode(n: number, sampling: SamplingPlan, rollout: Rollout): Promise<EpisodeRecord> {
+    const { plan, state, slot, sample, policy_step, progress } = rollout;
     const shown = this.demonstration(n);
     const { task_key = '', env_key = '' } = shown;
     const luck = fraction(`${state}/${slot}/${sample}`);

@@ -74,9 +74,9 @@ describe('a run that may use two nodes', () => {
   it.each([
     ['collect', '0.3'],
     ['collect-2', '1.3'],
-  ])('continues if the node of %s is killed in the middle of the step', async (share, lastSeat) => {
+  ])('continues if the node of %s is killed in the middle of the step', async (share, lastRollout) => {
     const name = `killed-${share}`;
-    const point = `episode-begun.step-00000${shared}.${share}.${lastSeat}`;
+    const point = `episode-begun.step-00000${shared}.${share}.${lastRollout}`;
     const run = await withBoth(name, () => {
       for (const node of cluster.nodes) node.hold(point);
     });

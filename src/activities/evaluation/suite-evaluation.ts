@@ -28,8 +28,8 @@ import { attemptEvidence } from '../attempt/attempt-evidence.js';
 import type { NodeDeps } from '../node-deps.js';
 import { lackOfGrades, maxUnknownShare, NothingGraded } from '../../rl/grades.js';
 import { requireEpisode } from '../step/episode-record.js';
-import { fillSeats } from '../step/fill-seats.js';
-import type { Seat } from '../step/seat-play.js';
+import { completeRollouts } from '../step/complete-rollouts.js';
+import type { Rollout } from '../step/play-rollouts.js';
 import type { RunData } from '../../data/run-data.js';
 import { currentScope } from '../attempt/scope.js';
 import { projectTrajectories } from './trajectories.js';
@@ -94,7 +94,7 @@ async function isSpent(
   data: RunData,
 ): Promise<boolean> {
   const names = new Set(await store.listFolder(evaluationEpisodesFolder(what.state, digest)));
-  const keys = seatsOf(what, digest, data).map(({ key }) => key);
+  const keys = rolloutsOf(what, digest, data).map(({ key }) => key);
   if (!keys.every((key) => names.has(key.slice(key.lastIndexOf('/') + 1)))) return false;
   const source = { plan: digest, state: what.state };
   const episodes = await inParallel(keys, (key) => requireEpisode(store, key, source));
@@ -114,10 +114,10 @@ async function playRound(
   const { suite, digest } = round;
   const started = performance.now();
   await adoptOrCreate(store, evaluationSuiteKey(state, digest), 'suite', suite);
-  const seats = seatsOf(what, digest, data);
-  await takeGraded(store, what, round, seats);
+  const rollouts = rolloutsOf(what, digest, data);
+  await takeGraded(store, what, round, rollouts);
   const scope = currentScope();
-  const episodes = await fillSeats(
+  const episodes = await completeRollouts(
     deps,
     {
       data,
@@ -128,7 +128,7 @@ async function playRound(
       sampling: suite.sampling,
       random: { seed: suite.seed, domain: 'eval', step: 0 },
       folder: evaluationEpisodesFolder(state, digest),
-      seats,
+      rollouts,
       environments,
     },
     scope,
@@ -152,11 +152,11 @@ async function takeGraded(
   store: ObjectStore,
   { state }: SuiteOfState,
   { suite, digest }: SuiteRound,
-  seats: readonly Seat[],
+  rollouts: readonly Rollout[],
 ): Promise<void> {
   const before = roundBefore(suite);
   if (before === null) return;
-  await inParallel(seats, async ({ key, slot, sample }) => {
+  await inParallel(rollouts, async ({ key, slot, sample }) => {
     const known = evaluationEpisodeKey(state, before.digest, slot, sample);
     const episode = await readRecord(store, known, 'episode');
     if (episode?.outcome.status !== 'graded') return;
@@ -164,11 +164,11 @@ async function takeGraded(
   });
 }
 
-function seatsOf({ state, suite, suiteOf }: SuiteOfState, digest: Digest, data: RunData): Seat[] {
+function rolloutsOf({ state, suite, suiteOf }: SuiteOfState, digest: Digest, data: RunData): Rollout[] {
   return suite.tasks.flatMap(({ task_key, seed }, slot) => {
     const task = data.taskByKey.get(task_key);
     if (!task) throw new Error(`The suite names task ${task_key}, which is not in the dataset of ${suiteOf}`);
-    return Array.from({ length: suite.samples_per_task }, (_, sample): Seat => {
+    return Array.from({ length: suite.samples_per_task }, (_, sample): Rollout => {
       const key = evaluationEpisodeKey(state, digest, slot, sample);
       return { key, slot, sample, task, seed };
     });

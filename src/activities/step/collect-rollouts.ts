@@ -2,8 +2,8 @@
 import type { CollectedRollouts, KeptState, StepReference } from '../contracts.js';
 import { attemptEvidence } from '../attempt/attempt-evidence.js';
 import type { NodeDeps } from '../node-deps.js';
-import { fillSeats } from './fill-seats.js';
-import type { Seat } from './seat-play.js';
+import { completeRollouts } from './complete-rollouts.js';
+import type { Rollout } from './play-rollouts.js';
 import { saveAmongFew } from './save-state.js';
 import { currentScope } from '../attempt/scope.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
@@ -41,7 +41,7 @@ export async function collectRollouts(
   const data = await deps.runs.get(run);
   const scope = currentScope();
   const keeping = input.keep ? keepState(deps, { ...input, step: step - 1 }) : null;
-  const filling = fillSeats(
+  const filling = completeRollouts(
     deps,
     {
       data,
@@ -52,7 +52,7 @@ export async function collectRollouts(
       sampling: plan.sampling,
       random: { seed: await seedOf(store, data.record, step), domain: 'train', step },
       folder: episodesFolder(run, step),
-      seats: seatsOf(withWaves(plan, await readWaves(store, plan)), data, input.slots),
+      rollouts: rolloutsOf(withWaves(plan, await readWaves(store, plan)), data, input.slots),
     },
     scope,
     attemptEvidence(store, run, step, scope, deps.life),
@@ -93,8 +93,8 @@ async function keepState(deps: NodeDeps, input: StepReference & { spare?: number
   }
 }
 
-function seatsOf(plan: GrpoPlan, data: RunData, [from, to]: [number, number]): Seat[] {
-  const seats: Seat[] = [];
+function rolloutsOf(plan: GrpoPlan, data: RunData, [from, to]: [number, number]): Rollout[] {
+  const rollouts: Rollout[] = [];
   for (const slot of plan.slots.slice(from, to)) {
     const task = data.taskByKey.get(slot.task_key);
     if (!task)
@@ -103,10 +103,10 @@ function seatsOf(plan: GrpoPlan, data: RunData, [from, to]: [number, number]): S
       );
     for (let sample = 0; sample < plan.samples_per_slot; sample++) {
       const key = episodeKey(plan.run, plan.step, slot.slot, sample);
-      seats.push({ key, slot: slot.slot, sample, task, seed: slot.seed });
+      rollouts.push({ key, slot: slot.slot, sample, task, seed: slot.seed });
     }
   }
-  return seats;
+  return rollouts;
 }
 
 function figures(

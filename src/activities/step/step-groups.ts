@@ -24,13 +24,13 @@ export async function readStepGroups<T>(
   const view = withFoldedSteps(store);
   const source = { plan: recordDigest(plan), state };
   const slots = slotsWith(plan, waves);
-  const seats = slots.flatMap(({ slot, task_key }) =>
+  const rollouts = slots.flatMap(({ slot, task_key }) =>
     Array.from({ length: samples_per_slot }, (_, sample) => ({
       task_key,
       key: episodeKey(run, step, slot, sample),
     })),
   );
-  const parts = await inParallel(seats, async ({ key, task_key }) => {
+  const parts = await inParallel(rollouts, async ({ key, task_key }) => {
     const episode = await requireEpisode(view, key, source);
     // The task of a wave's slot follows from outcomes; if one of them was set aside and played again, the task may be another.
     if (episode.task_key !== task_key)

@@ -89,7 +89,7 @@ function showEpisode(record: EpisodeRecord): string {
   const failures = Object.entries(observed.failures).map(([reason, count]) => `${reason} × ${count}`);
   return [
     `task        ${record.task_key} (${record.env_key})`,
-    `seat        slot ${record.slot}, sample ${record.sample}`,
+    `rollout     slot ${record.slot}, sample ${record.sample}`,
     `outcome     ${resultOf(record)}; ended by ${record.stop_reason}`,
     ...(observed.failure === undefined ? [] : [`failure     ${observed.failure}`]),
     ...(observed.explanation === undefined ? [] : [`grader      ${observed.explanation}`]),

@@ -1,4 +1,4 @@
-// Checks the episodes of a run's steps, folded or not (R8, R9, R23). Each seat of the plan must have one episode, which names this plan and
+// Checks the episodes of a run's steps, folded or not (R8, R9, R23). Each rollout of the plan must have one episode, which names this plan and
 // state and has the outcome that the update names. No episode may be made again after its step was folded.
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import type { GrpoPlan } from '../../spec/records/plan.js';
@@ -33,7 +33,7 @@ export async function checkEpisodes(
     outcomes.length === plan.slots.length && outcomes.every((row) => row.length === plan.samples_per_slot);
   if (!shaped)
     report.add('R11', updateKey(timeline, plan.step), 'the shape of its outcomes does not match the plan');
-  const seats = plan.slots.flatMap(({ slot }, index) =>
+  const rollouts = plan.slots.flatMap(({ slot }, index) =>
     Array.from({ length: plan.samples_per_slot }, (_, sample) => ({
       slot: index,
       sample,
@@ -44,18 +44,18 @@ export async function checkEpisodes(
     chain,
     timeline,
     plan.step,
-    seats.map(({ key }) => key),
+    rollouts.map(({ key }) => key),
   );
-  const expected = new Set(seats.map(({ key }) => key));
+  const expected = new Set(rollouts.map(({ key }) => key));
   for (const [index, { slot }] of plan.slots.entries())
     if (slot !== index)
       report.add('R7', planKey(timeline, plan.step), `slot ${index} has the number ${slot}`);
   const groups: EpisodeRecord[][] = plan.slots.map(() => []);
-  for (const [index, { key, ...seat }] of seats.entries()) {
+  for (const [index, { key, ...rollout }] of rollouts.entries()) {
     const episode = episodes[index];
     if (episode) {
-      groups[seat.slot]?.push(episode);
-      checkEpisode(report, key, episode, plan, update, seat);
+      groups[rollout.slot]?.push(episode);
+      checkEpisode(report, key, episode, plan, update, rollout);
     } else report.add('R8', key, 'the episode is missing');
   }
   for (const key of folded?.keys() ?? []) {
@@ -63,7 +63,7 @@ export async function checkEpisodes(
       report.add('R8', foldedEpisodesKey(timeline, plan.step), `the plan has no ${key}`);
   }
   for await (const { key } of store.list(episodesFolder(timeline, plan.step))) {
-    if (!expected.has(key)) report.add('R8', key, 'the plan has no such seat');
+    if (!expected.has(key)) report.add('R8', key, 'the plan has no such rollout');
     else if (folded) await checkLeftOver(chain, key, folded);
   }
   return episodes.every((episode) => episode !== null) ? groups : null;
@@ -112,12 +112,12 @@ function checkEpisode(
   episode: EpisodeRecord,
   plan: GrpoPlan,
   update: UpdateRecord,
-  seat: { slot: number; sample: number },
+  rollout: { slot: number; sample: number },
 ): void {
   const fault = (rule: Rule, problem: string): void => report.add(rule, key, problem);
-  const slot = plan.slots[seat.slot];
+  const slot = plan.slots[rollout.slot];
   report.episode(episode);
-  if (episode.slot !== seat.slot || episode.sample !== seat.sample) {
+  if (episode.slot !== rollout.slot || episode.sample !== rollout.sample) {
     fault('R8', `it says slot ${episode.slot}, sample ${episode.sample}`);
   }
   if (episode.plan !== update.identity.plan) fault('R8', 'it belongs to another plan');
@@ -129,7 +129,7 @@ function checkEpisode(
     fault('R8', 'a turn was sampled by the policy of another step');
   }
   const value = episode.outcome.status === 'graded' ? episode.outcome.value : null;
-  const recorded = update.identity.outcomes[seat.slot]?.[seat.sample];
+  const recorded = update.identity.outcomes[rollout.slot]?.[rollout.sample];
   if (recorded !== value) {
     const rule = value === null || recorded === null ? 'R25' : 'R11';
     fault(rule, `its outcome is ${value ?? 'unknown'}, but update.json says ${recorded ?? 'unknown'}`);

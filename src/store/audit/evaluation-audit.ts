@@ -93,7 +93,7 @@ async function checkEpisodes(
   suite: SuiteRecord,
   result: EvaluationResult | null,
 ): Promise<EpisodeRecord[]> {
-  const seats = suite.tasks.flatMap((task, slot) =>
+  const rollouts = suite.tasks.flatMap((task, slot) =>
     Array.from({ length: suite.samples_per_task }, (_, sample) => ({
       task,
       slot,
@@ -101,9 +101,9 @@ async function checkEpisodes(
       key: evaluationEpisodeKey(state, suiteDigest, slot, sample),
     })),
   );
-  const episodes = await inParallel(seats, ({ key }) => report.read(store, key, 'episode'));
-  const expected = new Set(seats.map(({ key }) => key));
-  for (const [index, { task, slot, sample, key }] of seats.entries()) {
+  const episodes = await inParallel(rollouts, ({ key }) => report.read(store, key, 'episode'));
+  const expected = new Set(rollouts.map(({ key }) => key));
+  for (const [index, { task, slot, sample, key }] of rollouts.entries()) {
     const episode = episodes[index];
     if (!episode) {
       if (result) report.add('R8', key, 'the episode is missing, though there is a result');

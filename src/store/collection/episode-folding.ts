@@ -85,8 +85,8 @@ async function problemOfStep(
   const played = plan.kind === 'grpo' && !plan.rebased;
   // With waves, a step has more slots than its plan.
   const slots = played && plan.dynamic_sampling ? identity.outcomes : played ? plan.slots : [];
-  const seats = played ? slots.length * plan.samples_per_slot : 0;
-  if (singles.size !== seats) return `it has ${singles.size} episodes, but its plan has ${seats}`;
+  const rollouts = played ? slots.length * plan.samples_per_slot : 0;
+  if (singles.size !== rollouts) return `it has ${singles.size} episodes, but its plan has ${rollouts}`;
   for (const [key, { record }] of singles) {
     const { slot, sample, outcome } = record;
     if (key !== singleKeyOf({ run, step }, record)) return `${key} says slot ${slot}, sample ${sample}`;
@@ -107,8 +107,8 @@ async function problemOfEvaluation(
 ): Promise<string | null> {
   const { tasks, samples_per_task } = await requireRecord(raw, evaluationSuiteKey(state, suite), 'suite');
   await requireRecord(raw, evaluationResultKey(state, suite), 'evaluation');
-  const seats = tasks.length * samples_per_task;
-  if (singles.size !== seats) return `it has ${singles.size} episodes, but its suite has ${seats}`;
+  const rollouts = tasks.length * samples_per_task;
+  if (singles.size !== rollouts) return `it has ${singles.size} episodes, but its suite has ${rollouts}`;
   for (const [key, { record }] of singles) {
     if (key !== singleKeyOf({ state, suite }, record))
       return `${key} says slot ${record.slot}, sample ${record.sample}`;

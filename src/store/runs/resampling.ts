@@ -113,7 +113,7 @@ async function hasBegun(
   return false;
 }
 
-/** Keys that a delayed attempt may still write: all seats, the next wave, and the batch. `made`: the step's records so far. */
+/** Keys that a delayed attempt may still write: all rollouts, the next wave, and the batch. `made`: the step's records so far. */
 async function keysToCome(view: ObjectStore, plan: GrpoPlan, made: readonly string[]): Promise<string[]> {
   const { run, step } = plan;
   const stored = made.filter((key) => key.startsWith(wavesFolder(run, step)));
@@ -122,9 +122,9 @@ async function keysToCome(view: ObjectStore, plan: GrpoPlan, made: readonly stri
     const wave = await readIfWhole(view, key, 'wave');
     if (wave) waves.push(wave);
   }
-  const seats = slotsWith(plan, waves).flatMap(({ slot }) =>
+  const rollouts = slotsWith(plan, waves).flatMap(({ slot }) =>
     Array.from({ length: plan.samples_per_slot }, (_, sample) => episodeKey(run, step, slot, sample)),
   );
   const next = plan.dynamic_sampling ? [waveKey(run, step, stored.length + 1)] : [];
-  return [...seats, ...next, batchKey(run, step)];
+  return [...rollouts, ...next, batchKey(run, step)];
 }

@@ -38,17 +38,17 @@ describe('an evaluation with any rewards', () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(fc.tuple(fc.nat(2), outcome), { minLength: 1, maxLength: 12 }),
-        async (seats) => {
+        async (rollouts) => {
           const result = summarise(
-            seats.map(([slot, value]) => episodeOf(slot, value)),
+            rollouts.map(([slot, value]) => episodeOf(slot, value)),
             suite,
             digest,
             digest,
           );
-          const graded = seats.flatMap(([, value]) => (value.status === 'graded' ? [value.value] : []));
+          const graded = rollouts.flatMap(([, value]) => (value.status === 'graded' ? [value.value] : []));
           const passed = graded.filter((value) => value >= 1).length;
           expect(result.graded).toBe(graded.length);
-          expect(result.unknown).toBe(seats.length - graded.length);
+          expect(result.unknown).toBe(rollouts.length - graded.length);
           expect(result.pass_at_1).toBe(graded.length === 0 ? null : passed / graded.length);
           const templates = Object.values(result.templates);
           expect(templates.reduce((sum, part) => sum + part.passed, 0)).toBe(passed);

@@ -45,7 +45,7 @@ const plan: GrpoPlan = {
 };
 
 /**
- * An episode that samples two tokens, reads 900 tokens from its tool, and samples a third. All seats have different sampled tokens and
+ * An episode that samples two tokens, reads 900 tokens from its tool, and samples a third. All rollouts have different sampled tokens and
  * log-probs.
  */
 function episode(slot: number, sample: number, change: Partial<EpisodeRecord> = {}): EpisodeRecord {
@@ -277,8 +277,8 @@ test.each(['plan', 'state'] as const)(
 
 test('a large step’s episodes are read a limited number at a time', async () => {
   const large = { ...plan, samples_per_slot: 16 };
-  const seats = slots.flatMap((_, slot) => range(0, 16).map((sample) => ({ slot, sample })));
-  const episodes = seats.map(({ slot, sample }) =>
+  const rollouts = slots.flatMap((_, slot) => range(0, 16).map((sample) => ({ slot, sample })));
+  const episodes = rollouts.map(({ slot, sample }) =>
     episode(slot, sample, { plan: recordDigest(large), outcome: graded(sample % 2) }),
   );
   const { watched, most } = atOnceIn(store);

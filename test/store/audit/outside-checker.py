@@ -353,8 +353,8 @@ for path in sorted((store / "evals").glob("*/*/result.json")):
     check("a folded evaluation was collected", key, folded is None or named in gone["evaluations"])
     singles = [] if folded else sorted((path.parent / "episodes").iterdir())
     played = [*folded.values()] if folded else [read(str(one.relative_to(store))) for one in singles]
-    seats = [(slot, sample) for slot in range(len(chosen)) for sample in range(suite["samples_per_task"])]
-    check("an evaluation has an episode a seat", key, [(one["slot"], one["sample"]) for one in played] == seats)
+    rollouts = [(slot, sample) for slot in range(len(chosen)) for sample in range(suite["samples_per_task"])]
+    check("an evaluation has an episode a rollout", key, [(one["slot"], one["sample"]) for one in played] == rollouts)
     graded = [one["outcome"]["value"] for one in played if one["outcome"]["status"] == "graded"]
     share = sum(value >= 1 - 1e-9 for value in graded) / len(graded) if graded else None
     check("pass@1 is over graded episodes", key, result["pass_at_1"] == share)

@@ -27,7 +27,7 @@ import { overlaid } from '../overlaid-store.js';
 const scratch = scratchFolder();
 
 const recordedAt = new Date('2026-01-02T03:04:05.000Z');
-const seats = [0, 1, 2].map((sample) => ({ slot: 0, sample }));
+const rollouts = [0, 1, 2].map((sample) => ({ slot: 0, sample }));
 const step: EpisodesPlace = { run: 'tiny', step: 1 };
 const evaluation: EpisodesPlace = { state: digestOf('a'), suite: digestOf('5') };
 
@@ -50,9 +50,9 @@ describe.each([
   const writeSingle = async (sample: number, attempt: number): Promise<void> =>
     void (await raw.create(key(sample), await encodeRecord('episode', episode(sample, attempt))));
   async function fold(): Promise<void> {
-    const records = seats.map(({ sample }) => ({ record: episode(sample, 1), recordedAt }));
+    const records = rollouts.map(({ sample }) => ({ record: episode(sample, 1), recordedAt }));
     await raw.create(foldedKeyOf(place), (await encodeFolded(place, records)) as Uint8Array);
-    for (const { sample } of seats) await raw.delete(key(sample));
+    for (const { sample } of rollouts) await raw.delete(key(sample));
   }
   const attemptsIn = (records: (EpisodeRecord | null)[]): (number | undefined)[] =>
     records.map((record) => record?.observed.attempt);
@@ -72,13 +72,13 @@ describe.each([
     await writeSingle(1, 2);
     const view = withFolded(raw);
     expect(await view.listFolder(folder)).toEqual(
-      seats.map(({ sample }) => key(sample).slice(folder.length)),
+      rollouts.map(({ sample }) => key(sample).slice(folder.length)),
     );
     expect(attemptsIn(await readEpisodesIn(view, folder))).toEqual([1, 1, 1]);
     expect((await view.head(key(1)))?.modified).toEqual(recordedAt);
     const listed: [string, Date][] = [];
     for await (const info of view.list(folder)) listed.push([info.key, info.modified]);
-    expect(listed).toEqual(seats.map(({ sample }) => [key(sample), recordedAt]));
+    expect(listed).toEqual(rollouts.map(({ sample }) => [key(sample), recordedAt]));
     if ('run' in place)
       expect(attemptsIn(await readStepEpisodes(raw, place.run, place.step))).toEqual([1, 1, 1]);
   });
@@ -116,13 +116,13 @@ describe.each([
       },
     });
     const view = withFolded(counting);
-    const read = await Promise.all(seats.map(({ sample }) => readRecord(view, key(sample), 'episode')));
+    const read = await Promise.all(rollouts.map(({ sample }) => readRecord(view, key(sample), 'episode')));
     expect(attemptsIn(read)).toEqual([1, 1, 1]);
     expect(looks).toBe(1);
   });
 
   it('does not share a read of the folded file that began before a caller missed its single record', async () => {
-    for (const { sample } of seats) await writeSingle(sample, 1);
+    for (const { sample } of rollouts) await writeSingle(sample, 1);
     let release = (): void => undefined;
     const held = new Promise<void>((resolve) => (release = resolve));
     let looks = 0;
@@ -137,7 +137,7 @@ describe.each([
     const early = view.head(key(0));
     while (looks === 0) await new Promise((resolve) => setImmediate(resolve));
     await fold();
-    const late = Promise.all(seats.map(({ sample }) => readRecord(view, key(sample), 'episode')));
+    const late = Promise.all(rollouts.map(({ sample }) => readRecord(view, key(sample), 'episode')));
     await new Promise((resolve) => setTimeout(resolve, 50));
     release();
     expect(await early).not.toBeNull();

@@ -26,8 +26,8 @@ import { ownFolder } from '../../support/scratch-folder.js';
 const run = 'tiny';
 const kinds = recordsOfAllKinds();
 const plan = kinds.plan as Extract<RecordTypes['plan'], { kind: 'grpo' }>;
-/** The plan's seats: one slot of two samples. */
-const seats = [0, 1].map((sample) => episodeKey(run, 1, 0, sample));
+/** The plan's rollouts: one slot of two samples. */
+const rollouts = [0, 1].map((sample) => episodeKey(run, 1, 0, sample));
 const batch = batchKey(run, 1);
 
 describe('discarding what a step has sampled', () => {
@@ -47,17 +47,17 @@ describe('discarding what a step has sampled', () => {
       await encodeRecord('wave', { ...kinds.wave, plan: recordDigest({ ...plan, ...changes }) }),
     );
   /** An attempt announces an episode of the step. */
-  const announce = async (n: number, starts = seats) =>
+  const announce = async (n: number, starts = rollouts) =>
     store.create(
       `${attemptsFolder(run, 1)}collect/x/${n}.json`,
       await encodeRecord('attempt', { ...kinds.attempt, n, starts }),
     );
   const changes = async () => (await readControl(store, run)).map(({ change }) => change);
 
-  it('sets aside every seat, the batch and nothing else, in one record', async () => {
+  it('sets aside every rollout, the batch and nothing else, in one record', async () => {
     await planned();
     await announce(1);
-    const [first, second] = seats as [string, string];
+    const [first, second] = rollouts as [string, string];
     await write(first);
     expect(await discardSamples(store, run)).toEqual({ kind: 'discarded', step: 1, control: 1, episodes: 1 });
     const [record] = await readControl(store, run);
@@ -68,7 +68,7 @@ describe('discarding what a step has sampled', () => {
     const view = await openRunView(store, run);
     // A delayed attempt writes what it has played.
     await write(second, 'delayed');
-    for (const key of [...seats, batch]) expect(await view.get(key)).toBeNull();
+    for (const key of [...rollouts, batch]) expect(await view.get(key)).toBeNull();
     expect(await view.get(planKey(run, 1))).not.toBeNull();
     await view.create(first, Buffer.from('again'));
     expect(Buffer.from((await store.get(`${first}.r1`))!).toString()).toBe('again');
@@ -78,18 +78,18 @@ describe('discarding what a step has sampled', () => {
 
   it('is recorded once until something is sampled again, however often it is asked for', async () => {
     await planned();
-    await write(seats[0]!);
+    await write(rollouts[0]!);
     await discardSamples(store, run);
     for (let times = 0; times < 2; times += 1)
       expect(await discardSamples(store, run)).toEqual({
         kind: 'nothing',
         why: 'step 1 of tiny has sampled nothing: control record 1 has set aside what it had',
       });
-    await (await openRunView(store, run)).create(seats[0]!, Buffer.from('again'));
+    await (await openRunView(store, run)).create(rollouts[0]!, Buffer.from('again'));
     expect(await discardSamples(store, run)).toMatchObject({ kind: 'discarded', control: 2, episodes: 1 });
     expect((await changes()).map(keysSetAsideBy)).toEqual([
-      [batch, ...seats],
-      [batch, ...seats].map((key) => `${key}.r1`),
+      [batch, ...rollouts],
+      [batch, ...rollouts].map((key) => `${key}.r1`),
     ]);
     expect(timesResampled(await readControl(store, run), 1)).toBe(2);
     expect(timesResampled(await readControl(store, run), 2)).toBe(0);
@@ -97,7 +97,7 @@ describe('discarding what a step has sampled', () => {
 
   it('is recorded once if two people ask at the same time', async () => {
     await planned();
-    await write(seats[0]!);
+    await write(rollouts[0]!);
     const [one, other] = await Promise.all([discardSamples(store, run), discardSamples(store, run)]);
     expect(one).toEqual(other);
     expect(await changes()).toHaveLength(1);
@@ -127,25 +127,25 @@ describe('discarding what a step has sampled', () => {
     };
     await planned(full);
     await wave(full);
-    await write(seats[0]!);
-    const waveSeats = [0, 1].map((sample) => episodeKey(run, 1, 1, sample));
-    await write(waveSeats[1]!);
+    await write(rollouts[0]!);
+    const waveRollouts = [0, 1].map((sample) => episodeKey(run, 1, 1, sample));
+    await write(waveRollouts[1]!);
     expect(await discardSamples(store, run)).toMatchObject({ episodes: 2 });
     expect((await changes()).flatMap(keysSetAsideBy)).toEqual(
-      [batch, ...seats, ...waveSeats, waveKey(run, 1, 1), waveKey(run, 1, 2)].sort(),
+      [batch, ...rollouts, ...waveRollouts, waveKey(run, 1, 1), waveKey(run, 1, 2)].sort(),
     );
     expect(await (await openRunView(store, run)).get(waveKey(run, 1, 1))).toBeNull();
   });
 
   it('leaves out what no run makes, and what was quarantined before', async () => {
     await planned();
-    await write(seats[0]!);
+    await write(rollouts[0]!);
     await write(`runs/${run}/steps/000001/episodes/left-by-hand.txt`);
-    await quarantine(store, seats[0]!);
-    await (await openRunView(store, run)).create(seats[0]!, Buffer.from('again'));
+    await quarantine(store, rollouts[0]!);
+    await (await openRunView(store, run)).create(rollouts[0]!, Buffer.from('again'));
     expect(await discardSamples(store, run)).toMatchObject({ control: 2, episodes: 1 });
-    expect(keysSetAsideBy((await changes())[1]!)).toEqual([`${batch}.r1`, `${seats[0]}.r1`, seats[1]]);
-    expect(await (await openRunView(store, run)).get(seats[0]!)).toBeNull();
+    expect(keysSetAsideBy((await changes())[1]!)).toEqual([`${batch}.r1`, `${rollouts[0]}.r1`, rollouts[1]]);
+    expect(await (await openRunView(store, run)).get(rollouts[0]!)).toBeNull();
   });
 
   it('finds nothing to discard before a plan, in a supervised and in a rebased step, and never touches a committed one', async () => {
@@ -166,7 +166,7 @@ describe('discarding what a step has sampled', () => {
     }
     await store.delete(planKey(run, 1));
     await planned();
-    await write(seats[0]!);
+    await write(rollouts[0]!);
     const identity = { ...kinds.update.identity, previous_state: digestOf('a'), plan: recordDigest(plan) };
     await store.create(updateKey(run, 1), await encodeRecord('update', { ...kinds.update, identity }));
     expect((await why()).why).toBe('step 2 of tiny is not planned yet, so nothing was sampled');
@@ -175,7 +175,7 @@ describe('discarding what a step has sampled', () => {
 
   it('is seen by an attempt that opened its view before, which must not commit', async () => {
     await planned();
-    await write(seats[0]!);
+    await write(rollouts[0]!);
     const before = await openRunView(store, run);
     expect(await isSetAsideSince(before, run, batch)).toBe(false);
     await discardSamples(store, run);
@@ -187,7 +187,7 @@ describe('discarding what a step has sampled', () => {
 
   it('is folded into the control state, which changes no setting', async () => {
     await planned();
-    await write(seats[0]!);
+    await write(rollouts[0]!);
     const before = await foldedControl(store, run);
     expect(before).not.toHaveProperty('resampled');
     await discardSamples(store, run);

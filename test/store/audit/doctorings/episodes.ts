@@ -76,13 +76,13 @@ export const episodes: readonly Doctoring[] = [
     doctor: (store) => store.remove(episode(2)),
   },
   {
-    what: 'an episode for which the plan has no seat',
+    what: 'an episode for which the plan has no rollout',
     rule: 'R8',
     at: () => layout.episodeKey(run, 2, 7, 0),
     doctor: (store) => store.write(layout.episodeKey(run, 2, 7, 0), store.bytes(episode(2))),
   },
   {
-    what: 'an episode is stored under the key of another seat',
+    what: 'an episode is stored under the key of another rollout',
     rule: 'R8',
     at: () => episode(2, 1),
     doctor: (store) => store.write(episode(2, 1), store.bytes(episode(2, 0))),

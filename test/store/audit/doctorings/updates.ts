@@ -86,7 +86,7 @@ export const updates: readonly Doctoring[] = [
     ),
   },
   {
-    what: 'an update with fewer outcomes than its plan has seats',
+    what: 'an update with fewer outcomes than its plan has rollouts',
     rule: 'R11',
     names: 'the shape of its outcomes',
     ...edited(update(learned), 'update', ({ identity }) => identity.outcomes[0]?.pop()),

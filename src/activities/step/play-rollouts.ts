@@ -1,4 +1,4 @@
-// Plays seats in parallel, each once, and writes their records (R8, R9).
+// Plays rollouts in parallel, each once, and writes their records (R8, R9).
 import { itemOf, sentFor } from '../../engine/tinker/sent-tokens.js';
 import { textCoder } from '../../episode/conversation.js';
 import { playEpisode, type EpisodePlay } from '../../episode/episode-loop.js';
@@ -26,7 +26,7 @@ import { stoppingPoint } from '../attempt/stopping-point.js';
 import { type Patience, waitOutStore } from '../attempt/store-patience.js';
 
 /** One episode to play. */
-export interface Seat {
+export interface Rollout {
   key: string;
   slot: number;
   sample: number;
@@ -47,7 +47,7 @@ export interface EpisodeTerms {
 }
 
 interface PlayOrder extends EpisodeTerms {
-  seats: readonly Seat[];
+  rollouts: readonly Rollout[];
   /** A view through which folded episodes can be read by their keys. */
   store: ObjectStore;
   environments: readonly EnvironmentSpec[];
@@ -55,12 +55,12 @@ interface PlayOrder extends EpisodeTerms {
   evidence: EvidenceWriter;
 }
 
-interface OpenSeat extends Seat {
+interface OpenRollout extends Rollout {
   journal: OpenJournal;
 }
 
-/** Plays all seats. An episode that is cut off leaves no record. */
-export async function playSeats(
+/** Plays all rollouts. An episode that is cut off leaves no record. */
+export async function playRollouts(
   deps: NodeDeps,
   order: PlayOrder,
   scope: AttemptScope,
@@ -69,32 +69,32 @@ export async function playSeats(
   const signal = AbortSignal.any([scope.signal, stop.signal]);
   let finished = 0;
   const waits = new OpenWaits();
-  const report = (): void => scope.progress({ finished, of: order.seats.length, ...waits.longest });
+  const report = (): void => scope.progress({ finished, of: order.rollouts.length, ...waits.longest });
   const sampling = recordDigest(order.sampling);
-  const plays = order.seats.map(async (seat) => {
+  const plays = order.rollouts.map(async (rollout) => {
     const journal = await order.journals.open({
       schema: 'longhaul.journal/1',
-      episode: seat.key,
+      episode: rollout.key,
       plan: order.plan,
       state: order.state,
       sampling,
-      seed: seat.seed,
-      random: { ...order.random, slot: seat.slot, sample: seat.sample },
+      seed: rollout.seed,
+      random: { ...order.random, slot: rollout.slot, sample: rollout.sample },
     });
     try {
       const waiting = {
         goesOn: (wait: Wait): void => {
-          waits.goesOn(seat.key, wait);
+          waits.goesOn(rollout.key, wait);
           report();
         },
         ends: (): void => {
-          if (waits.ends(seat.key)) report();
+          if (waits.ends(rollout.key)) report();
         },
       };
-      const record = await playSeat(deps, order, { ...seat, journal }, scope, waiting, signal);
+      const record = await playRollout(deps, order, { ...rollout, journal }, scope, waiting, signal);
       await journal.remove();
       finished += 1;
-      waits.ends(seat.key);
+      waits.ends(rollout.key);
       scope.recorded();
       report();
       return record;
@@ -114,21 +114,21 @@ export async function playSeats(
   }
 }
 
-/** Reports that a seat waits, and that its wait is over. */
-interface SeatWaiting {
+/** Reports that a rollout waits, and that its wait is over. */
+interface RolloutWaiting {
   goesOn: (wait: Wait) => void;
   ends: () => void;
 }
 
-async function playSeat(
+async function playRollout(
   deps: NodeDeps,
   order: PlayOrder,
-  seat: OpenSeat,
+  rollout: OpenRollout,
   scope: AttemptScope,
-  waiting: SeatWaiting,
+  waiting: RolloutWaiting,
   signal: AbortSignal,
 ): Promise<EpisodeRecord> {
-  const { isKept, past } = seat.journal;
+  const { isKept, past } = rollout.journal;
   const work = currentAccount().begin('episode', isKept && past.sampled.size > 0);
   const waits = (wait: Wait): void => {
     work.waits();
@@ -137,24 +137,27 @@ async function playSeat(
   const goesOn = waiting.ends;
   // One slow answer of the store must not end the other running episodes.
   const patience = { signal, onWait: () => waits({ for: 'store' }) };
-  const record = await playUnlessFinished(deps, order, seat, scope, { work, waits, goesOn, patience }).catch(
-    (error: unknown) => {
-      if (error instanceof FinishedElsewhere) return null;
-      throw error;
-    },
-  );
-  const stored = await waitOutStore(() => recordOnce(order, seat, record), patience);
+  const record = await playUnlessFinished(deps, order, rollout, scope, {
+    work,
+    waits,
+    goesOn,
+    patience,
+  }).catch((error: unknown) => {
+    if (error instanceof FinishedElsewhere) return null;
+    throw error;
+  });
+  const stored = await waitOutStore(() => recordOnce(order, rollout, record), patience);
   work.end();
   await stoppingPoint('episode-written');
   return stored;
 }
 
 /**
- * Stores the seat's record, or returns the record of a worker that was first. `record` is null if another worker has finished the episode.
+ * Stores the rollout's record, or returns the record of a worker that was first. `record` is null if another worker has finished it.
  */
 async function recordOnce(
   order: PlayOrder,
-  { key }: Seat,
+  { key }: Rollout,
   record: EpisodeRecord | null,
 ): Promise<EpisodeRecord> {
   const written = record && (await adoptOrCreate(order.store, key, 'episode', record));
@@ -175,22 +178,24 @@ interface Playing {
 async function playUnlessFinished(
   deps: NodeDeps,
   order: PlayOrder,
-  seat: OpenSeat,
+  rollout: OpenRollout,
   scope: AttemptScope,
   { work, waits, goesOn, patience }: Playing,
 ): Promise<EpisodeRecord> {
   const { data, random } = order;
   const spec = data.record.spec;
-  const environment = environmentOf(order.environments, seat.task.env_key);
+  const environment = environmentOf(order.environments, rollout.task.env_key);
   if (!environment)
-    throw new Error(`No environment is configured for "${seat.task.env_key}" (task ${seat.task.task_key})`);
+    throw new Error(
+      `No environment is configured for "${rollout.task.env_key}" (task ${rollout.task.task_key})`,
+    );
   const started = Date.now();
-  const unfinished = new Unfinished(order.store, seat.key, patience);
+  const unfinished = new Unfinished(order.store, rollout.key, patience);
   const engine = await deps.holder.engine.info();
   const isTraining = random.domain === 'train';
   const purpose = {
     run: data.record.run,
-    item: isTraining ? itemOf.episode(random.step, seat.slot, seat.sample) : itemOf.other,
+    item: isTraining ? itemOf.episode(random.step, rollout.slot, rollout.sample) : itemOf.other,
   };
   const play: EpisodePlay = await playEpisode(
     {
@@ -211,23 +216,23 @@ async function playUnlessFinished(
       ...textCoder(data),
     },
     {
-      task: seat.task,
+      task: rollout.task,
       sampling: order.sampling,
-      key: { ...random, slot: seat.slot, sample: seat.sample },
+      key: { ...random, slot: rollout.slot, sample: rollout.sample },
       state: order.state,
       policyStep: order.policyStep,
-      episodeSeed: seat.seed,
-      episodeId: seat.key,
+      episodeSeed: rollout.seed,
+      episodeId: rollout.key,
       run: data.record.run,
-      onOpening: (reason) => waits({ for: seat.task.env_key, reason }),
-      journal: keeping(seat.journal, work),
+      onOpening: (reason) => waits({ for: rollout.task.env_key, reason }),
+      journal: keeping(rollout.journal, work),
       maxWaitMs: spec.generator.max_wait_s * 1000,
-      onWait: (outage) => waits({ for: seat.task.env_key, ...outage }),
+      onWait: (outage) => waits({ for: rollout.task.env_key, ...outage }),
       onAnswer: goesOn,
       // Look again: while the episode waited for a place on the server, another worker may have finished it (R9).
       beforeSampling: async () => {
         await unfinished.within(0);
-        await stoppingPoint('episode-begun', `${seat.slot}.${seat.sample}`);
+        await stoppingPoint('episode-begun', `${rollout.slot}.${rollout.sample}`);
       },
     },
     patience.signal,
@@ -236,10 +241,10 @@ async function playUnlessFinished(
     schema: 'longhaul.episode/2',
     plan: order.plan,
     state: order.state,
-    slot: seat.slot,
-    sample: seat.sample,
-    task_key: seat.task.task_key,
-    env_key: seat.task.env_key,
+    slot: rollout.slot,
+    sample: rollout.sample,
+    task_key: rollout.task.task_key,
+    env_key: rollout.task.env_key,
     outcome: play.outcome,
     stop_reason: play.stop_reason,
     tokens: play.tokens,
