@@ -5,7 +5,7 @@ import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { LocalStates } from '../../src/policy/local-states.js';
+import { StateFolder } from '../../src/policy/state-folder.js';
 import { StateRestorer } from '../../src/policy/state-restorer.js';
 import { createNativeEngine } from '../../src/engine/native/native-engine.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
@@ -105,8 +105,8 @@ export async function measureReplay(store: ObjectStore, of: string, steps: numbe
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-bench-replay-'));
   const engine = createNativeEngine({ binary: findEngineBinary() });
   const restored: { steps: number; seconds: number }[] = [];
-  const states = new LocalStates(join(folder, 'states'));
-  const fetched = new LocalStates(join(folder, 'fetched-states'));
+  const states = new StateFolder(join(folder, 'states'));
+  const fetched = new StateFolder(join(folder, 'fetched-states'));
   const restorer = new StateRestorer({ ...{ store, engine, states, fetched, folder }, log: () => undefined });
   const attempt = {
     signal: new AbortController().signal,

@@ -17,8 +17,8 @@ import { readBaseIfAny } from '../store/runs/run-records.js';
 import { CorruptCheckpoint } from '../store/objects/store-errors.js';
 import { fetchWeights, weightsExist, writeWeights } from '../store/files/weights.js';
 import { removeLeftovers } from './leftovers.js';
-import { fileExists } from './local-states.js';
-import type { Attended } from './attended.js';
+import { fileExists } from './state-folder.js';
+import type { WorkContext } from './attempt-scope.js';
 import { weightsFileDigest } from './state-file.js';
 
 interface BaseModelOptions {
@@ -60,7 +60,7 @@ export class BaseModel {
   constructor(private readonly options: BaseModelOptions) {}
 
   /** Loads the run's state 0 into the engine. */
-  async hold(record: RunRecord, attempt: Attended): Promise<LoadedState> {
+  async hold(record: RunRecord, attempt: WorkContext): Promise<LoadedState> {
     const { engine } = this.options;
     const { architecture, initializer_range, path } = record.spec.model;
     const trained = trainedPart(record);
@@ -73,17 +73,17 @@ export class BaseModel {
   }
 
   /** Uploads a folder's weights to the store, unless they are there. The engine must hold them. */
-  async keep({ spec }: RunRecord, { weights }: LoadedState, attempt: Attended): Promise<void> {
+  async keep({ spec }: RunRecord, { weights }: LoadedState, attempt: WorkContext): Promise<void> {
     if (!spec.model.architecture) await this.keepWeights(weights, attempt);
   }
 
   /** Loads weights of the run from the store into the engine, with fresh moments. */
-  async holdStored(weights: Digest, record: RunRecord, attempt: Attended): Promise<void> {
+  async holdStored(weights: Digest, record: RunRecord, attempt: WorkContext): Promise<void> {
     await this.loadStored(weights, trainedPart(record), attempt);
   }
 
   /** Uploads weights to the store, unless they are there. The engine must hold them. */
-  async keepWeights(weights: Digest, attempt: Attended): Promise<void> {
+  async keepWeights(weights: Digest, attempt: WorkContext): Promise<void> {
     const { store, engine } = this.options;
     if (await weightsExist(store, weights)) return;
     await this.makeRoom();
@@ -100,7 +100,7 @@ export class BaseModel {
    * Prepares `loadState` for a state file of the run. With LoRA, that file lacks the base weights. If the engine does not hold them, they
    * are drawn from the seed, loaded from the folder, or fetched from the store. If they are fetched, the result names their file.
    */
-  async under(record: RunRecord, attempt: Attended): Promise<{ base?: string }> {
+  async under(record: RunRecord, attempt: WorkContext): Promise<{ base?: string }> {
     const { engine, store } = this.options;
     const { lora, architecture } = record.spec.model;
     if (!lora) return {};
@@ -128,7 +128,7 @@ export class BaseModel {
     path: string,
     record: RunRecord,
     trained: TrainedPart,
-    { signal, progress }: Attended,
+    { signal, progress }: WorkContext,
   ): Promise<LoadedState> {
     progress({ loading: path });
     const fix = 'copy it to this machine, or mount it: only the first node of a run needs it';
@@ -156,7 +156,11 @@ export class BaseModel {
   }
 
   /** If the file on this disk is damaged, it is fetched again, once. */
-  private async loadStored(weights: Digest, trained: TrainedPart, attempt: Attended): Promise<LoadedState> {
+  private async loadStored(
+    weights: Digest,
+    trained: TrainedPart,
+    attempt: WorkContext,
+  ): Promise<LoadedState> {
     const { engine, log } = this.options;
     for (const isLast of [false, true]) {
       const path = await this.file(weights, attempt);
@@ -175,7 +179,7 @@ export class BaseModel {
   }
 
   /** Path of the weights' file on this disk; fetches the file if it is missing. */
-  private async file(weights: Digest, { signal, progress }: Attended): Promise<string> {
+  private async file(weights: Digest, { signal, progress }: WorkContext): Promise<string> {
     const path = this.path(weights);
     if (await fileExists(path)) {
       // A file's modification time shows when it was last used.

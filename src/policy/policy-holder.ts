@@ -1,6 +1,6 @@
 // ensurePolicy (R14, R15): ensures that the engine holds exactly the state that the caller names, also after a crash.
 import { EngineError, type PolicyEngine, type UpdateResult } from '../engine/policy-engine.js';
-import type { Attended } from './attended.js';
+import type { WorkContext } from './attempt-scope.js';
 import { beginSpan, span } from '../base/spans.js';
 import type {
   BaseState,
@@ -26,7 +26,7 @@ export interface PolicyHolderOptions {
   lock: StateLock;
 }
 
-const unattended: Attended = { signal: new AbortController().signal, progress: () => undefined };
+const withoutAttempt: WorkContext = { signal: new AbortController().signal, progress: () => undefined };
 
 export class PolicyHolder {
   readonly engine: PolicyEngine;
@@ -46,7 +46,7 @@ export class PolicyHolder {
     step: number,
     reader: StateReader,
     use: (state: Digest) => Promise<T>,
-    attempt: Attended = unattended,
+    attempt: WorkContext = withoutAttempt,
   ): Promise<T> {
     const { lock } = this.options;
     const ensuring = beginSpan('ensurePolicy');
@@ -88,7 +88,7 @@ export class PolicyHolder {
     step: number,
     stepId: Digest,
     change: () => Promise<T>,
-    attempt: Attended = unattended,
+    attempt: WorkContext = withoutAttempt,
     provenance: Provenance = 'held',
   ): Promise<T> {
     const { state, numerics } = await this.recorded(run, step);
@@ -110,7 +110,7 @@ export class PolicyHolder {
   }
 
   /** Checks even a state that the engine already holds: another run with other numerics may have loaded the same state (R18). */
-  private async refuseOtherNumerics(run: string, recorded: Numerics, attempt: Attended): Promise<void> {
+  private async refuseOtherNumerics(run: string, recorded: Numerics, attempt: WorkContext): Promise<void> {
     const { numerics, incarnation } = await this.engine.info();
     attempt.uses?.(incarnation);
     if (!sameNumerics(numerics, recorded))
@@ -118,7 +118,7 @@ export class PolicyHolder {
   }
 
   /** Loads the run's base model into the engine. */
-  holdBase(record: RunRecord, attempt: Attended = unattended): Promise<BaseState> {
+  holdBase(record: RunRecord, attempt: WorkContext = withoutAttempt): Promise<BaseState> {
     return this.options.lock.exclusive(() => this.keeper.holdBase(record, attempt), attempt.signal);
   }
 
@@ -128,7 +128,7 @@ export class PolicyHolder {
   }
 
   /** For the run itself: saves the state outside the engine's memory and returns where. `written` is false if it was saved before. Removes nothing. */
-  async keep(committed: CommittedState, attempt: Attended): Promise<{ path: string; written: boolean }> {
+  async keep(committed: CommittedState, attempt: WorkContext): Promise<{ path: string; written: boolean }> {
     const kept = await this.keeper.kept(committed);
     if (kept !== null) return { path: kept, written: false };
     const { run, step } = committed;

@@ -1,12 +1,12 @@
 // The interface between a run's records and the states of its engine. The native implementation keeps states as files with digests
-// (native-states.ts).
+// (native-state-keeper.ts).
 import type { UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
 import type { Digest } from '../spec/records/parts.js';
 import type { PlanRecord } from '../spec/records/plan.js';
 import type { RunRecord } from '../spec/records/run-records.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import type { CheckpointToWrite } from '../store/runs/checkpoints.js';
-import type { Attended } from './attended.js';
+import type { WorkContext } from './attempt-scope.js';
 
 /** A step and its recorded state. */
 export interface CommittedState {
@@ -37,7 +37,7 @@ export interface StepUpdate {
   onProgress?: (progress: UpdateProgress) => void;
   signal?: AbortSignal;
   /** Says what a request waits for. */
-  progress?: Attended['progress'];
+  progress?: WorkContext['progress'];
 }
 
 /**
@@ -55,8 +55,8 @@ export interface StateKeeper {
   /** Digest of the held model's weights; null if the engine does not report it. */
   weights(): Promise<Digest | null>;
   /** Loads the run's state 0 into the engine, and makes it available to other nodes. */
-  holdBase(record: RunRecord, attempt: Attended): Promise<BaseState>;
-  hold(wanted: CommittedState, reader: StateReader, attempt: Attended): Promise<void>;
+  holdBase(record: RunRecord, attempt: WorkContext): Promise<BaseState>;
+  hold(wanted: CommittedState, reader: StateReader, attempt: WorkContext): Promise<void>;
   /**
    * Loads everything that `apply` needs for the update `stepId` of `before`. Does nothing if the engine has already applied that update.
    */
@@ -64,7 +64,7 @@ export interface StateKeeper {
     before: CommittedState,
     stepId: Digest,
     provenance: Provenance,
-    attempt: Attended,
+    attempt: WorkContext,
   ): Promise<void>;
   /** Called when the last reader leaves; a model made only for reading may end. Waits for no server for long. */
   idle(): Promise<void>;
@@ -75,7 +75,7 @@ export interface StateKeeper {
   /** Where the state is saved outside the engine's memory; null if it is not saved. */
   kept(committed: CommittedState): Promise<string | null>;
   /** Saves the held state outside the engine's memory and returns where. Removes nothing, because another saved state may be uploading. */
-  keep(committed: CommittedState, attempt: Attended): Promise<string>;
+  keep(committed: CommittedState, attempt: WorkContext): Promise<string>;
   /** Removes saved states that are no longer needed. It keeps `committed` and the state after step `spare`. */
   prune(committed: CommittedState, spare?: number): Promise<void>;
   /** Why the saved state cannot be uploaded; null if it can. */

@@ -4,12 +4,12 @@ import { rm, stat, utimes } from 'node:fs/promises';
 import type { FileEngine } from '../engine/file-engine.js';
 import type { UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
 import { EngineError } from '../engine/policy-engine.js';
-import { type Restored, rounded } from './attended.js';
+import { type Restored, rounded } from './attempt-scope.js';
 import { BaseModel } from './base-model.js';
-import { fileExists, type LocalStates, statesKept } from './local-states.js';
+import { fileExists, type StateFolder, statesKept } from './state-folder.js';
 import { fetchBatch, loggedUpdates } from './logged-updates.js';
 import { provenances, type StepUpdate } from './state-keeper.js';
-import type { Attended } from './attended.js';
+import type { WorkContext } from './attempt-scope.js';
 import type { Digest } from '../spec/records/parts.js';
 import type { RunRecord } from '../spec/records/run-records.js';
 import { lastWarmStep } from '../spec/warm-start.js';
@@ -32,9 +32,9 @@ interface StateRestorerOptions {
   store: ObjectStore;
   engine: FileEngine;
   /** States saved by this node. */
-  states: LocalStates;
+  states: StateFolder;
   /** States fetched from the store. Kept because a sweep uses all of a run's states, and a retry needs the last few again. */
-  fetched: LocalStates;
+  fetched: StateFolder;
   /** Folder for fetched batches. */
   folder: string;
   log: (message: string) => void;
@@ -98,7 +98,7 @@ export class StateRestorer {
     record: RunRecord,
     step: number,
     wanted: Digest,
-    attempt: Attended,
+    attempt: WorkContext,
     newestCheckpoint = step,
     knowing = true,
   ): Promise<void> {
@@ -155,7 +155,7 @@ export class StateRestorer {
     start: number,
     step: number,
     wanted: Digest,
-    { signal, progress }: Attended,
+    { signal, progress }: WorkContext,
   ): Promise<void> {
     const { store, folder } = this.options;
     for await (const logged of loggedUpdates(store, folder, run, { from: start + 1, to: step })) {
@@ -182,7 +182,7 @@ export class StateRestorer {
   }
 
   /** Loads the newest usable state ≤ `step`. If a state is not usable, logs that and tries the next older state. */
-  private async loadNewest(record: RunRecord, step: number, attempt: Attended): Promise<LoadedState> {
+  private async loadNewest(record: RunRecord, step: number, attempt: WorkContext): Promise<LoadedState> {
     const { run } = record;
     const { signal, progress } = attempt;
     const { store, log } = this.options;
@@ -238,7 +238,7 @@ export class StateRestorer {
    * Loads the reference weights that `step` needs, or drops them. This may replace the held state. With LoRA, every state of the run
    * contains the reference weights; without LoRA, only the state with which GRPO began does.
    */
-  private async knowReference(record: RunRecord, step: number, attempt: Attended): Promise<void> {
+  private async knowReference(record: RunRecord, step: number, attempt: WorkContext): Promise<void> {
     const { run } = record;
     const { engine, log } = this.options;
     const wanted = await this.reference(record, step);
@@ -271,7 +271,7 @@ export class StateRestorer {
   private async holdReference(
     record: RunRecord,
     { step, weights }: Reference,
-    attempt: Attended,
+    attempt: WorkContext,
   ): Promise<void> {
     const { store, engine } = this.options;
     const [held, state] = [await engine.held(), await readState(store, record.run, step)];
@@ -289,7 +289,7 @@ export class StateRestorer {
   }
 
   /** False if the store has no usable weights; they can then be computed. */
-  private async holdStored(weights: Digest, record: RunRecord, attempt: Attended): Promise<boolean> {
+  private async holdStored(weights: Digest, record: RunRecord, attempt: WorkContext): Promise<boolean> {
     const { store, log } = this.options;
     if (!(await weightsExist(store, weights))) return false;
     try {
@@ -321,7 +321,7 @@ export class StateRestorer {
   }
 
   /** Loads the base model into the engine, and compares it with the record of step 0. */
-  async loadBase(record: RunRecord, attempt: Attended): Promise<void> {
+  async loadBase(record: RunRecord, attempt: WorkContext): Promise<void> {
     const { run } = record;
     const held = await this.base.hold(record, attempt);
     const base = await readState(this.options.store, run, 0);
@@ -340,7 +340,7 @@ export class StateRestorer {
   /** Steps ≤ `step` that may have a checkpoint, newest first, with the places to look for it. */
   private async checkpoints(record: RunRecord, step: number): Promise<{ step: number; sources: Source[] }[]> {
     const { store, states, fetched } = this.options;
-    const stepsIn = async (folder: LocalStates): Promise<Set<number>> =>
+    const stepsIn = async (folder: StateFolder): Promise<Set<number>> =>
       new Set((await folder.list(record.run)).map((state) => state.step));
     const [local, again] = await Promise.all([stepsIn(states), stepsIn(fetched)]);
     const stored = new Set(await listCheckpoints(store, record));

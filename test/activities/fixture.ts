@@ -14,7 +14,7 @@ import type { NodeDeps } from '../../src/activities/node-deps.js';
 import { openRun } from '../../src/activities/run/open-run.js';
 import type { OpenedDeps } from '../../src/activities/orchestrator-deps.js';
 import { planStep } from '../../src/activities/step/plan-step.js';
-import { NativePolicyHolder } from '../../src/policy/native-states.js';
+import { NativePolicyHolder } from '../../src/policy/native-state-keeper.js';
 import { ProcessLife } from '../../src/activities/attempt/process-life.js';
 import { RunDataCache } from '../../src/data/run-data.js';
 import { updatePolicy } from '../../src/activities/step/update-policy.js';

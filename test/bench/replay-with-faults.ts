@@ -3,7 +3,7 @@
 import { textCoder } from '../../src/episode/conversation.js';
 import { StateLock } from '../../src/engine/native/state-lock.js';
 import { DatasetCache } from '../../src/data/dataset-cache.js';
-import { NativePolicyHolder } from '../../src/policy/native-states.js';
+import { NativePolicyHolder } from '../../src/policy/native-state-keeper.js';
 import { RunDataCache } from '../../src/data/run-data.js';
 import { createNativeEngine } from '../../src/engine/native/native-engine.js';
 import { createOpenEnvBackend } from '../../src/environments/openenv/openenv-backend.js';

@@ -2,8 +2,8 @@
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
-import { statesKept } from '../../src/policy/local-states.js';
-import { NativePolicyHolder } from '../../src/policy/native-states.js';
+import { statesKept } from '../../src/policy/state-folder.js';
+import { NativePolicyHolder } from '../../src/policy/native-state-keeper.js';
 import { createStateLock } from '../../src/engine/native/state-lock.js';
 import { readState } from '../../src/store/runs/run-records.js';
 import { saveState, uploadCheckpoint } from '../../src/activities/step/save-state.js';

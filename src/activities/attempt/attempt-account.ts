@@ -1,7 +1,7 @@
 // Tracks for one attempt: its work in progress, what would be lost if it died now, and the failures before it. The account is kept in
 // memory, sent to the server with each heartbeat, and written to the attempt's records if there is something to report (ft/*).
 import { Context } from '@temporalio/activity';
-import { type Restored, rounded } from '../../policy/attended.js';
+import { type Restored, rounded } from '../../policy/attempt-scope.js';
 import type { LostWork, Recovery, RecoveryCause } from '../../spec/records/attempt-records.js';
 
 /** A part of an attempt's work that can be lost on its own: an episode or an update. */

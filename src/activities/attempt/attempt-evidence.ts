@@ -3,7 +3,7 @@ import { currentAccount } from './attempt-account.js';
 import type { NodeDeps } from '../node-deps.js';
 import type { ProcessLife } from './process-life.js';
 import { currentScope } from './scope.js';
-import { type AttemptScope } from '../../policy/attended.js';
+import { type AttemptScope } from '../../policy/attempt-scope.js';
 import type { AttemptRecord } from '../../spec/records/attempt-records.js';
 import type { Digest } from '../../spec/records/parts.js';
 import { canonicalText, recordDigest } from '../../store/records/canonical.js';

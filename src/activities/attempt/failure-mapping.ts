@@ -5,7 +5,7 @@ import { type FailureDetail, fatalFailures, type FatalFailure, type Standstill }
 import { censored } from '../../base/known-secrets.js';
 import { maxSameFailures } from './repeated-failures.js';
 import { currentScope, repeatedFailures } from './scope.js';
-import { type AttemptScope } from '../../policy/attended.js';
+import { type AttemptScope } from '../../policy/attempt-scope.js';
 import { EngineError } from '../../engine/policy-engine.js';
 import { EnvironmentsUnavailable } from '../../episode/outage-clock.js';
 import { UnreadableRecord } from '../../store/objects/store-errors.js';

@@ -1,6 +1,6 @@
 // The parts of Temporal's activity context that every activity uses.
 import { Context } from '@temporalio/activity';
-import type { AttemptScope } from '../../policy/attended.js';
+import type { AttemptScope } from '../../policy/attempt-scope.js';
 import { currentAccount } from './attempt-account.js';
 import { RepeatedFailures } from './repeated-failures.js';
 

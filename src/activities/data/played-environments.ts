@@ -11,7 +11,7 @@ import type { EnvironmentSpec } from '../../spec/run-spec.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { Task } from '../../spec/records/task.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
-import type { AttemptScope } from '../../policy/attended.js';
+import type { AttemptScope } from '../../policy/attempt-scope.js';
 
 /** How long a server may be away. */
 const maxWaitMs = 10 * 60_000;

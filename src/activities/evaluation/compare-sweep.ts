@@ -20,7 +20,7 @@ import { readTally } from './played-states.js';
 import { resultRow, resultsFile, type ResultRow } from '../../sweeps/results-rows.js';
 import type { ComparedSweep, FailedPair } from '../sweep-contracts.js';
 import { pairOf, readSweep, type SweepPair, withNewestResult } from '../../store/evaluations/sweeps.js';
-import type { Attended } from '../../policy/attended.js';
+import type { WorkContext } from '../../policy/attempt-scope.js';
 import type { Place, SweepRecord, SweepSuiteEntry } from '../../spec/records/sweep-record.js';
 
 /** Characters of the table that fit into a workflow's answer. */
@@ -37,10 +37,10 @@ interface WrittenComparison extends SweepComparison {
 export async function compareSweep(
   { store }: { store: ObjectStore },
   { sweep, failed }: { sweep: string; failed: FailedPair[] },
-  attended?: Attended,
+  attempt?: WorkContext,
 ): Promise<ComparedSweep> {
   const record = await readSweep(store, sweep);
-  const comparison = await comparisonOf(store, record, failed, attended);
+  const comparison = await comparisonOf(store, record, failed, attempt);
   const page = Buffer.from(renderComparison(comparison));
   const report = comparisonKey(sweep, sha256Hex(page));
   await store.create(report, page);
@@ -69,14 +69,14 @@ export async function comparisonOf(
   store: ObjectStore,
   record: SweepRecord,
   failed: readonly FailedPair[] = [],
-  attended?: Attended,
+  attempt?: WorkContext,
 ): Promise<WrittenComparison> {
   const views = openRunViews(store);
   const rows: ResultRow[] = [];
   const suites: SuiteComparison[] = [];
   const thread = startThread<Parameters<typeof compareState>, StateComparison>(comparisonThread, {
     deadlineMs: comparisonDeadlineMs,
-    signal: attended?.signal,
+    signal: attempt?.signal,
   });
   try {
     for (const index of record.suites.keys()) suites.push(await comparedSuite(index));
@@ -103,7 +103,7 @@ export async function comparisonOf(
     const played = async (checkpoint: number): Promise<PlayedState | null> => {
       const pair = pairOf(record, checkpoint * record.suites.length + index);
       const one = await playedState(store, await views(pair.run), pair, checkpoints[checkpoint]?.also ?? []);
-      attended?.progress({ suite: entry.label, read: checkpoint + 1, of: checkpoints.length });
+      attempt?.progress({ suite: entry.label, read: checkpoint + 1, of: checkpoints.length });
       return one;
     };
     const against =

@@ -9,7 +9,7 @@ import type { Digest } from '../../spec/records/parts.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { lastCommittedStep, readPlan, readRun, readState, readUpdate } from '../../store/runs/run-records.js';
 import type { PolicyHolder } from '../../policy/policy-holder.js';
-import { NativePolicyHolder } from '../../policy/native-states.js';
+import { NativePolicyHolder } from '../../policy/native-state-keeper.js';
 
 export interface ReplayRange {
   /** First step, from 1, and last step, both included. */

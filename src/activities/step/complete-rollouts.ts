@@ -9,7 +9,7 @@ import type { EvidenceWriter } from '../attempt/attempt-evidence.js';
 import type { NodeDeps } from '../node-deps.js';
 import { requireEpisode } from './episode-record.js';
 import { type EpisodeTerms, playRollouts, type Rollout } from './play-rollouts.js';
-import type { AttemptScope } from '../../policy/attended.js';
+import type { AttemptScope } from '../../policy/attempt-scope.js';
 import type { StateReader } from '../../policy/state-keeper.js';
 import { span } from '../../base/spans.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';

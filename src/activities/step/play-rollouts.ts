@@ -21,7 +21,7 @@ import type { NodeDeps } from '../node-deps.js';
 import { FinishedElsewhere, freshMs, requireEpisode, Unfinished } from './episode-record.js';
 import { OpenWaits, type Wait } from './open-waits.js';
 import type { RunData } from '../../data/run-data.js';
-import type { AttemptScope } from '../../policy/attended.js';
+import type { AttemptScope } from '../../policy/attempt-scope.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
 import { type Patience, waitOutStore } from '../attempt/store-patience.js';
 

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Command, Option } from 'commander';
 import { type ExportedModel, exportModel, requireNewFolder } from '../../policy/model-export.js';
-import { NativePolicyHolder } from '../../policy/native-states.js';
+import { NativePolicyHolder } from '../../policy/native-state-keeper.js';
 import { readAsset } from '../../data/run-data.js';
 import { createNativeEngine } from '../../engine/native/native-engine.js';
 import { createStateLock } from '../../engine/native/state-lock.js';

@@ -5,10 +5,10 @@ import { createStateLock } from '../../engine/native/state-lock.js';
 import type { PolicyEngine } from '../../engine/policy-engine.js';
 import { TinkerEngine } from '../../engine/tinker/sampling.js';
 import type { SentTokens } from '../../engine/tinker/sent-tokens.js';
-import { NativePolicyHolder } from '../../policy/native-states.js';
+import { NativePolicyHolder } from '../../policy/native-state-keeper.js';
 import { PolicyHolder } from '../../policy/policy-holder.js';
+import { ServedStateKeeper } from '../../policy/served/served-state-keeper.js';
 import type { StateKeeper } from '../../policy/state-keeper.js';
-import { ServedStates } from '../../policy/served/served-states.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import type { TinkerConfig, WorkerConfig } from '../process/config.js';
 import type { WorkerLog } from '../process/worker-log.js';
@@ -56,7 +56,7 @@ export async function openServedPolicy(
   const policy = { service, model: model ?? onlyModel(await models, service) };
   const engine = new TinkerEngine(tinker, policy);
   const { during } = meter;
-  const keeper = new ServedStates({ ...{ store, engine, policy, by, folder, log }, service: tinker });
+  const keeper = new ServedStateKeeper({ ...{ store, engine, policy, by, folder, log }, service: tinker });
   const holder = new PolicyHolder({
     store,
     engine: observed<PolicyEngine>(engine, { setVocabulary: during, generate: during }),

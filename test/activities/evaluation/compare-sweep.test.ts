@@ -147,8 +147,8 @@ it('a comparison of thousands of tasks does not block the event loop, stops when
   }
   const stop = new AbortController();
   const reported: unknown[] = [];
-  const attended = { signal: stop.signal, progress: (details: unknown) => void reported.push(details) };
-  const compared = comparisonOf(store, { ...record, suites: [large] }, [], attended);
+  const attempt = { signal: stop.signal, progress: (details: unknown) => void reported.push(details) };
+  const compared = comparisonOf(store, { ...record, suites: [large] }, [], attempt);
   let turns = 0;
   const timer = setInterval(() => (turns += 1), 5);
   const { suites, rows } = await compared;
@@ -159,7 +159,7 @@ it('a comparison of thousands of tasks does not block the event loop, stops when
   expect(rows).toHaveLength(2);
   expect(reported).toEqual([1, 2].map((read) => ({ suite: 'large', read, of: 2 })));
   stop.abort(new Error('called off'));
-  await expect(comparisonOf(store, { ...record, suites: [large] }, [], attended)).rejects.toThrow(
+  await expect(comparisonOf(store, { ...record, suites: [large] }, [], attempt)).rejects.toThrow(
     'called off',
   );
 });

@@ -3,7 +3,7 @@ import { mkdtempSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
-import { NativePolicyHolder } from '../../../src/policy/native-states.js';
+import { NativePolicyHolder } from '../../../src/policy/native-state-keeper.js';
 import { saveState, uploadCheckpoint } from '../../../src/activities/step/save-state.js';
 import { createStateLock } from '../../../src/engine/native/state-lock.js';
 import { listCheckpoints, writeCheckpoint } from '../../../src/store/runs/checkpoints.js';

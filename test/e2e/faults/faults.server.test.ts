@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { createNodeActivities } from '../../../src/activities/node-activities.js';
-import { NativePolicyHolder } from '../../../src/policy/native-states.js';
+import { NativePolicyHolder } from '../../../src/policy/native-state-keeper.js';
 import { createNativeEngine } from '../../../src/engine/native/native-engine.js';
 import { createStateLock } from '../../../src/engine/native/state-lock.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';

@@ -16,7 +16,7 @@ import { TinkerEngine } from '../../../src/engine/tinker/sampling.js';
 import { TinkerService } from '../../../src/engine/tinker/service.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import { PolicyHolder } from '../../../src/policy/policy-holder.js';
-import { ServedStates } from '../../../src/policy/served/served-states.js';
+import { ServedStateKeeper } from '../../../src/policy/served/served-state-keeper.js';
 import { episodeKey } from '../../../src/store/objects/layout.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { requireRecord } from '../../../src/store/records/records.js';
@@ -79,7 +79,7 @@ export async function startServedWorld(): Promise<ServedWorld> {
       services.push(service);
       const policy = { service: 'test', model: server.model };
       const engine = new TinkerEngine(service, policy);
-      const keeper = new ServedStates({
+      const keeper = new ServedStateKeeper({
         ...{ store, engine, policy, service },
         ...{ by: name, folder: join(disk, 'served'), log: () => undefined },
       });

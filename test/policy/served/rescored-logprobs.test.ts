@@ -6,7 +6,7 @@ import { TinkerEngine } from '../../../src/engine/tinker/sampling.js';
 import type { SavedOnServer, TinkerService } from '../../../src/engine/tinker/service.js';
 import type { PassRequest, PassResult } from '../../../src/engine/tinker/wire.js';
 import { ServedLog } from '../../../src/policy/served/served-log.js';
-import { ServedStates } from '../../../src/policy/served/served-states.js';
+import { ServedStateKeeper } from '../../../src/policy/served/served-state-keeper.js';
 import { sha256Hex } from '../../../src/base/sha256.js';
 import { discardSamples } from '../../../src/store/runs/resampling.js';
 import { batchKey } from '../../../src/store/objects/layout.js';
@@ -83,12 +83,12 @@ describe('the rescored log-probs of a step on a Tinker server', () => {
   async function attempt() {
     const served = service as unknown as TinkerService;
     const engine = new TinkerEngine(served, policy);
-    const states = new ServedStates({
+    const states = new ServedStateKeeper({
       ...{ store, engine, policy, service: served },
       ...{ by: 'node', folder: '/nowhere', log: () => undefined },
     });
-    const attended = { signal: new AbortController().signal, progress: () => undefined };
-    await states.holdForUpdate({ run, step: 0, state: previousState }, stepId, 'held', attended);
+    const attempt = { signal: new AbortController().signal, progress: () => undefined };
+    await states.holdForUpdate({ run, step: 0, state: previousState }, stepId, 'held', attempt);
     return states.apply({ run, step, plan, batch, stepId });
   }
 

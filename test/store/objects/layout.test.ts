@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join, posix } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { LocalStates } from '../../../src/policy/local-states.js';
+import { StateFolder } from '../../../src/policy/state-folder.js';
 import * as layout from '../../../src/store/objects/layout.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
@@ -340,7 +340,7 @@ describe('a prefix in a bucket', () => {
 
 describe('the states on a node’s disk', () => {
   it('are in the folder of their run, for any run, step and digest', () => {
-    const states = new LocalStates('/node/states');
+    const states = new StateFolder('/node/states');
     let paths = 0;
     fc.assert(
       fc.property(run, whole, sha256, (of, step, state) => {

@@ -6,7 +6,7 @@ import { TinkerEngine } from '../../../../src/engine/tinker/sampling.js';
 import { TinkerService } from '../../../../src/engine/tinker/service.js';
 import { PolicyHolder } from '../../../../src/policy/policy-holder.js';
 import { removeSaved } from '../../../../src/policy/served/removed-states.js';
-import { ServedStates } from '../../../../src/policy/served/served-states.js';
+import { ServedStateKeeper } from '../../../../src/policy/served/served-state-keeper.js';
 import { type Provenance, provenances, type StateReader } from '../../../../src/policy/state-keeper.js';
 import type { Digest } from '../../../../src/spec/records/parts.js';
 import type { UpdateRecord } from '../../../../src/spec/records/update.js';
@@ -58,7 +58,7 @@ export class Worker implements Actor {
     const service = new TinkerService(new SimulatedClient(this, world));
     const engine = new TinkerEngine(service, policy);
     const log = (message: string): void => world.say(() => `${name}: ${message}`);
-    const keeper = new ServedStates({ store, engine, policy, service, by: node, folder: '/none', log });
+    const keeper = new ServedStateKeeper({ store, engine, policy, service, by: node, folder: '/none', log });
     this.holder = new PolicyHolder({ store, engine, keeper, lock: createStateLock() });
     [this.store, this.service, this.engine] = [store, service, engine];
   }
@@ -87,7 +87,7 @@ export class Worker implements Actor {
     const use = async (state: Digest): Promise<void> => {
       for (let sample = 0; sample < count; sample++) await one(state, sample);
     };
-    await this.holder.withState(scripted.run, step, reader, use, unattended());
+    await this.holder.withState(scripted.run, step, reader, use, withoutAttempt());
   }
 
   /** As updatePolicy does it. */
@@ -138,8 +138,8 @@ export class Worker implements Actor {
   async checkpoint({ run, record }: ScriptedRun, step: number): Promise<void> {
     const { store, service, engine } = this;
     const committed = { run, step, state: await readState(store, run, step) };
-    await this.holder.keep(committed, unattended());
-    if ((await this.holder.keeper.problemOf(committed, unattended().signal)) !== null) return;
+    await this.holder.keep(committed, withoutAttempt());
+    if ((await this.holder.keeper.problemOf(committed, withoutAttempt().signal)) !== null) return;
     const { project, model } = checkpointHome(record);
     await recordFunction(store, checkpointManifestKey({ project, model, run }, step), 'checkpoint', {
       ...{ schema: 'longhaul.checkpoint/1', run, step, state: committed.state, numerics },
@@ -151,7 +151,7 @@ export class Worker implements Actor {
   }
 }
 
-const unattended = () => ({ signal: new AbortController().signal, progress: () => undefined });
+const withoutAttempt = () => ({ signal: new AbortController().signal, progress: () => undefined });
 
 const at = '2026-01-02T03:04:05.678Z';
 

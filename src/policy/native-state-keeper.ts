@@ -9,8 +9,8 @@ import { lastWarmStep } from '../spec/warm-start.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { writeCheckpoint } from '../store/runs/checkpoints.js';
 import { readRun } from '../store/runs/run-records.js';
-import type { Attended } from './attended.js';
-import { fileExists, LocalStates, statesKept } from './local-states.js';
+import type { WorkContext } from './attempt-scope.js';
+import { fileExists, StateFolder, statesKept } from './state-folder.js';
 import { PolicyHolder, type PolicyHolderOptions } from './policy-holder.js';
 import { stateFileDigest } from './state-file.js';
 import type {
@@ -24,7 +24,7 @@ import type {
 } from './state-keeper.js';
 import { StateRestorer } from './state-restorer.js';
 
-interface NativeStatesOptions {
+interface NativeStateKeeperOptions {
   store: ObjectStore;
   engine: FileEngine;
   /** Folder on the node's disk for saved states and fetched batches. */
@@ -35,14 +35,14 @@ interface NativeStatesOptions {
 /** Number of runs with saved states on the disk: more runs than a node serves at once, but fewer than it may have served in all. */
 const runsKept = 32;
 
-class NativeStates implements StateKeeper {
-  readonly files: LocalStates;
+class NativeStateKeeper implements StateKeeper {
+  readonly files: StateFolder;
   private readonly restorer: StateRestorer;
 
-  constructor(private readonly options: NativeStatesOptions) {
+  constructor(private readonly options: NativeStateKeeperOptions) {
     const { store, engine, folder, log } = options;
-    this.files = new LocalStates(join(folder, 'states'));
-    const fetched = new LocalStates(join(folder, 'fetched-states'));
+    this.files = new StateFolder(join(folder, 'states'));
+    const fetched = new StateFolder(join(folder, 'fetched-states'));
     this.restorer = new StateRestorer({ store, engine, states: this.files, fetched, folder, log });
   }
 
@@ -54,7 +54,7 @@ class NativeStates implements StateKeeper {
     return (await this.options.engine.held({ weights: true }))?.weights ?? null;
   }
 
-  async holdBase(record: RunRecord, attempt: Attended): Promise<BaseState> {
+  async holdBase(record: RunRecord, attempt: WorkContext): Promise<BaseState> {
     await this.restorer.forgetReference();
     const held = await this.restorer.base.hold(record, attempt);
     // Upload the weights before state 0 is recorded: a process that finds the record must find them in the store.
@@ -65,7 +65,11 @@ class NativeStates implements StateKeeper {
     return held;
   }
 
-  async hold({ run, step, state }: CommittedState, _reader: StateReader, attempt: Attended): Promise<void> {
+  async hold(
+    { run, step, state }: CommittedState,
+    _reader: StateReader,
+    attempt: WorkContext,
+  ): Promise<void> {
     await this.restorer.restore(await readRun(this.options.store, run), step, state, attempt);
   }
 
@@ -73,7 +77,7 @@ class NativeStates implements StateKeeper {
     { run, step, state }: CommittedState,
     stepId: Digest,
     provenance: Provenance,
-    attempt: Attended,
+    attempt: WorkContext,
   ): Promise<void> {
     const { store, engine } = this.options;
     const [held, record] = [await engine.held(), await readRun(store, run)];
@@ -102,7 +106,7 @@ class NativeStates implements StateKeeper {
     return (await fileExists(path)) ? path : null;
   }
 
-  async keep({ run, ...state }: CommittedState, { signal }: Attended): Promise<string> {
+  async keep({ run, ...state }: CommittedState, { signal }: WorkContext): Promise<string> {
     const path = this.files.path(run, state);
     await this.files.prepare(run);
     signal.throwIfAborted();
@@ -142,11 +146,11 @@ class NativeStates implements StateKeeper {
 /** A holder that gives access to its file engine and its saved states. */
 export class NativePolicyHolder extends PolicyHolder {
   declare readonly engine: FileEngine;
-  readonly states: LocalStates;
+  readonly states: StateFolder;
 
-  constructor(options: NativeStatesOptions & Pick<PolicyHolderOptions, 'lock'>) {
+  constructor(options: NativeStateKeeperOptions & Pick<PolicyHolderOptions, 'lock'>) {
     const { store, engine, lock } = options;
-    const keeper = new NativeStates(options);
+    const keeper = new NativeStateKeeper(options);
     super({ store, engine, keeper, lock });
     this.states = keeper.files;
   }

@@ -13,7 +13,7 @@ interface LocalState {
 /** States of a run kept on the node's disk: the newest state, and the state before it in case the newest is damaged. */
 export const statesKept = 2;
 
-export class LocalStates {
+export class StateFolder {
   constructor(private readonly folder: string) {}
 
   /**

@@ -15,7 +15,7 @@ import { checkpointDataKey, writeCheckpoint } from '../../store/runs/checkpoints
 import { isSamplerOf, nameOfBase } from '../../store/records/served-names.js';
 import { readModels } from '../../store/runs/served-models.js';
 import { readRun } from '../../store/runs/run-records.js';
-import type { Attended } from '../attended.js';
+import type { WorkContext } from '../attempt-scope.js';
 import type {
   BaseState,
   CheckpointUpload,
@@ -32,7 +32,7 @@ import { ServedLog } from './served-log.js';
 import { isRescored, isSaved, servedOf } from './step-requests.js';
 import { removeSaved } from './removed-states.js';
 
-interface ServedStatesOptions {
+interface ServedStateKeeperOptions {
   store: ObjectStore;
   service: TinkerService;
   engine: TinkerEngine;
@@ -44,14 +44,14 @@ interface ServedStatesOptions {
   log: (message: string) => void;
 }
 
-export class ServedStates implements StateKeeper {
+export class ServedStateKeeper implements StateKeeper {
   private readonly log: ServedLog;
   private readonly instances: ServedInstances;
   /** The model that is sampled. */
   private sampling: ServedInstance | null = null;
   private readonly emptied = new Set<string>();
 
-  constructor(private readonly options: ServedStatesOptions) {
+  constructor(private readonly options: ServedStateKeeperOptions) {
     this.log = new ServedLog(options.store);
     this.instances = new ServedInstances(options, this.log);
     // A state that the server has lost is held no more: the next use makes it again (R35).
@@ -75,7 +75,7 @@ export class ServedStates implements StateKeeper {
     return { state: nameOfBase({ service, model, rank, seed: seed ?? spec.seed }) };
   }
 
-  async hold({ run, step, state }: CommittedState, reader: StateReader, attempt: Attended): Promise<void> {
+  async hold({ run, step, state }: CommittedState, reader: StateReader, attempt: WorkContext): Promise<void> {
     const record = await readRun(this.options.store, run);
     const options = waiting(record, attempt, { restoring: step });
     const instance = await this.instances.toSample(record, step, reader, options);
@@ -95,7 +95,7 @@ export class ServedStates implements StateKeeper {
     { run, step }: CommittedState,
     _stepId: Digest,
     _provenance: Provenance,
-    attempt: Attended,
+    attempt: WorkContext,
   ): Promise<void> {
     const record = await readRun(this.options.store, run);
     const options = waiting(record, attempt, { restoring: step });
@@ -240,7 +240,7 @@ function signalOf(signal: AbortSignal | undefined): WaitOptions {
 }
 
 /** Requests may wait for long: the heartbeat goes on, and says what for. */
-function waiting(record: RunRecord, { signal, progress }: Partial<Attended>, work: object): WaitOptions {
+function waiting(record: RunRecord, { signal, progress }: Partial<WorkContext>, work: object): WaitOptions {
   let since: number | null = null;
   return {
     ...signalOf(signal),

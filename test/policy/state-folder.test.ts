@@ -1,16 +1,16 @@
 import { mkdirSync, mkdtempSync, readdirSync, utimesSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { beforeEach, expect, test } from 'vitest';
-import { LocalStates } from '../../src/policy/local-states.js';
+import { StateFolder } from '../../src/policy/state-folder.js';
 import { scratchFolder } from '../support/scratch-folder.js';
 
 const scratch = scratchFolder();
 
 let folder: string;
-let states: LocalStates;
+let states: StateFolder;
 beforeEach(() => {
   folder = mkdtempSync(join(scratch, 'disk-'));
-  states = new LocalStates(folder);
+  states = new StateFolder(folder);
 });
 
 const stateOf = (step: number) => ({ step, state: String(step % 10).repeat(64) });
@@ -44,7 +44,7 @@ test('with many runs, the states of the runs that saved most recently stay', asy
 });
 
 test('a disk without states, or with few runs, stays unchanged', async () => {
-  await new LocalStates(join(folder, 'none')).pruneRuns(2);
+  await new StateFolder(join(folder, 'none')).pruneRuns(2);
   save('a', 1);
   await states.pruneRuns(2);
   expect(await states.list('a')).toHaveLength(1);

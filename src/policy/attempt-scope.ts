@@ -21,7 +21,7 @@ export interface AttemptScope {
 }
 
 /** The part of a scope that code below the activities needs. */
-export type Attended = Pick<AttemptScope, 'signal' | 'progress'> &
+export type WorkContext = Pick<AttemptScope, 'signal' | 'progress'> &
   Partial<Pick<AttemptScope, 'uses' | 'restored'>>;
 
 /** The cost of restoring a state in the engine. */
