@@ -26,7 +26,7 @@ import {
   foldedEpisodesKey,
   planKey,
   updateKey,
-} from '../../src/store/objects/layout.js';
+} from '../../src/store/record-keys.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { adoptOrCreate, recordFunction } from '../../src/store/records/records.js';
 import { repository } from '../repository.js';

@@ -7,7 +7,7 @@ import type { PlanRecord } from '../../src/spec/records/plan.js';
 import type { UpdateRecord } from '../../src/spec/records/update.js';
 import { stepIdOf } from '../../src/store/records/canonical.js';
 import { sha256Hex } from '../../src/base/sha256.js';
-import { updateKey } from '../../src/store/objects/layout.js';
+import { updateKey } from '../../src/store/record-keys.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
 import { recordFunction } from '../../src/store/records/records.js';

@@ -1,6 +1,6 @@
 // Turns Temporal's refusal of a command into one sentence that also says how to continue.
 import { WorkflowNotFoundError, WorkflowUpdateFailedError } from '@temporalio/client';
-import { nameOfRun } from '../store/objects/layout.js';
+import { nameOfRun } from '../store/record-keys.js';
 import { inFolder } from './output.js';
 import type { RunHandle, TemporalFlags } from './temporal-access.js';
 

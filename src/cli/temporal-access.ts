@@ -3,7 +3,7 @@
 import { accessSync, constants } from 'node:fs';
 import { type Command, CommanderError, Option } from 'commander';
 import type { Client, WorkflowHandle } from '@temporalio/client';
-import { nameOfRun } from '../store/objects/layout.js';
+import { nameOfRun } from '../store/record-keys.js';
 import {
   namedTemporalAddress,
   plainTemporalConfig,

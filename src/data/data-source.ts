@@ -5,7 +5,7 @@ import { TextDecoder } from 'node:util';
 import { isInBucket, isOnServer } from '../spec/spec-paths.js';
 import type { Digest } from '../spec/records/parts.js';
 import { parseS3Address } from '../store/objects/s3-address.js';
-import { StoreUnavailable } from '../store/objects/store-errors.js';
+import { StoreUnavailable } from '../store/record-errors.js';
 import { headersIn } from '../environments/openenv/server-options.js';
 import { readServerTasks } from '../environments/openenv/task-api.js';
 import { lines } from './dataset-writer.js';

@@ -7,10 +7,10 @@ import type { DatasetManifest } from '../spec/records/manifests.js';
 import type { DatasetReference } from '../spec/records/run-records.js';
 import type { Demonstration, Task, ToolSpec } from '../spec/records/task.js';
 import { recordDigest } from '../store/records/canonical.js';
-import { datasetManifestKey } from '../store/objects/layout.js';
+import { datasetManifestKey } from '../store/record-keys.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { requireRecord } from '../store/records/records.js';
-import { UnreadableRecord } from '../store/objects/store-errors.js';
+import { UnreadableRecord } from '../store/record-errors.js';
 
 export interface Dataset {
   tasks: Task[];

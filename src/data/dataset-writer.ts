@@ -7,7 +7,7 @@ import type { DatasetReference } from '../spec/records/run-records.js';
 import type { Digest } from '../spec/records/parts.js';
 import type { Demonstration, Task } from '../spec/records/task.js';
 import { recordDigest } from '../store/records/canonical.js';
-import { assetKey, datasetFileKey, datasetManifestKey } from '../store/objects/layout.js';
+import { assetKey, datasetFileKey, datasetManifestKey } from '../store/record-keys.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { createFile, recordFunction } from '../store/records/records.js';
 import type { Exclusion } from './task-selection.js';

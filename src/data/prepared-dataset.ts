@@ -6,9 +6,9 @@ import {
   datasetManifestKey,
   datasetsRoot,
   datasetVersionsFolder,
-} from '../store/objects/layout.js';
+} from '../store/record-keys.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
-import { UnreadableRecord } from '../store/objects/store-errors.js';
+import { UnreadableRecord } from '../store/record-errors.js';
 import { readRecord } from '../store/records/records.js';
 import { sha256Hex } from '../base/sha256.js';
 import { jsonItems } from './dataset-writer.js';

@@ -7,10 +7,10 @@ import { loadTokenizer, type Tokenizer } from '../episode/tokenizer.js';
 import type { Digest } from '../spec/records/parts.js';
 import type { RunRecord } from '../spec/records/run-records.js';
 import { sha256Hex } from '../base/sha256.js';
-import { assetKey } from '../store/objects/layout.js';
+import { assetKey } from '../store/record-keys.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { readRun } from '../store/runs/run-records.js';
-import { UnreadableRecord } from '../store/objects/store-errors.js';
+import { UnreadableRecord } from '../store/record-errors.js';
 
 export interface RunData extends Dataset {
   record: RunRecord;

@@ -8,7 +8,7 @@ import type { Demonstration, Task } from '../spec/records/task.js';
 import { canonicalText, recordDigest } from '../store/records/canonical.js';
 import { sha256Hex } from '../base/sha256.js';
 import { startThread } from '../base/worker-thread.js';
-import { datasetManifestKey } from '../store/objects/layout.js';
+import { datasetManifestKey } from '../store/record-keys.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { readRecord } from '../store/records/records.js';
 import { readSource, readSourceText } from './data-source.js';

@@ -9,7 +9,7 @@ import type { UpdateRecord } from '../spec/records/update.js';
 import type { Prices } from '../rl/spending.js';
 import { runSuites } from '../spec/schedule.js';
 import { inParallel } from '../base/in-parallel.js';
-import { ownersFolder } from '../store/objects/layout.js';
+import { ownersFolder } from '../store/record-keys.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { readSequence } from '../store/records/records.js';
 import { readControl } from '../store/runs/control-records.js';

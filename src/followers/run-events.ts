@@ -24,7 +24,7 @@ import {
   checkpointsFolder,
   nameOfRun,
   ownersFolder,
-} from '../store/objects/layout.js';
+} from '../store/record-keys.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { inParallel } from '../base/in-parallel.js';
 import { readIfWhole, readSequence } from '../store/records/records.js';

@@ -10,7 +10,7 @@ import type { Digest } from '../spec/records/parts.js';
 import type { OwnerRecord, RunRecord } from '../spec/records/run-records.js';
 import type { SlackSpec, TrackingSpec } from '../spec/run-spec.js';
 import { sha256Hex } from '../base/sha256.js';
-import { runKey } from '../store/objects/layout.js';
+import { runKey } from '../store/record-keys.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import type { Trouble } from '../store/runs/notices.js';
 import { readOwner } from '../store/runs/owners.js';

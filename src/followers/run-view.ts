@@ -8,13 +8,13 @@ import type { UpdateRecord } from '../spec/records/update.js';
 import { runSuites } from '../spec/schedule.js';
 import { readControl } from '../store/runs/control-records.js';
 import { inParallel } from '../base/in-parallel.js';
-import { evaluationResultKey, updateKey } from '../store/objects/layout.js';
+import { evaluationResultKey, updateKey } from '../store/record-keys.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { openRunView } from '../store/runs/quarantine.js';
 import { readIfWhole, readRecord } from '../store/records/records.js';
 import { readRunEvaluations } from '../store/evaluations/run-evaluations.js';
 import { readRun, readUpdate, readUpdateIfAny } from '../store/runs/run-records.js';
-import { isUnreadable } from '../store/objects/store-errors.js';
+import { isUnreadable } from '../store/record-errors.js';
 
 /** How many updates are read at once, and so held in memory at most. */
 export const pageSteps = 32;

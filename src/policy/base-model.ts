@@ -14,7 +14,7 @@ import { canonicalText } from '../store/records/canonical.js';
 import { sha256Hex } from '../base/sha256.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { readBaseIfAny } from '../store/runs/run-records.js';
-import { CorruptCheckpoint } from '../store/objects/store-errors.js';
+import { CorruptCheckpoint } from '../store/record-errors.js';
 import { fetchWeights, weightsExist, writeWeights } from '../store/files/weights.js';
 import { removeLeftovers } from './leftovers.js';
 import { fileExists } from './state-folder.js';

@@ -6,11 +6,11 @@ import type { Digest } from '../spec/records/parts.js';
 import type { PlanRecord } from '../spec/records/plan.js';
 import type { UpdateRecord } from '../spec/records/update.js';
 import { sha256File } from '../base/sha256.js';
-import { batchKey } from '../store/objects/layout.js';
+import { batchKey } from '../store/record-keys.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { openRunView } from '../store/runs/quarantine.js';
 import { readPlan, readUpdate, timelineOf } from '../store/runs/run-records.js';
-import { UnreadableRecord } from '../store/objects/store-errors.js';
+import { UnreadableRecord } from '../store/record-errors.js';
 import { fetchBatchFile } from '../store/runs/stored-batch.js';
 
 interface LoggedUpdate {

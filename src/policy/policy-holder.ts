@@ -16,7 +16,7 @@ import type { Digest } from '../spec/records/parts.js';
 import type { RunRecord } from '../spec/records/run-records.js';
 import type { Numerics } from '../spec/records/numerics.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
-import { nameOfRun } from '../store/objects/layout.js';
+import { nameOfRun } from '../store/record-keys.js';
 import { readBase, readUpdate, rebasedTo } from '../store/runs/run-records.js';
 
 export interface PolicyHolderOptions {

@@ -5,7 +5,7 @@ import { createBLAKE3 } from 'hash-wasm';
 import type { Digest } from '../spec/records/parts.js';
 import { canonicalText } from '../store/records/canonical.js';
 import { decodeSafetensorsHeader, safetensorsHeaderLength } from '../store/files/safetensors.js';
-import { BadTensorFile } from '../store/objects/store-errors.js';
+import { BadTensorFile } from '../store/record-errors.js';
 
 const leafBytes = 1 << 20;
 const lengthBytes = 8;

@@ -3,7 +3,7 @@ import { mkdir, readdir, rm, rmdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { removeLeftovers } from './leftovers.js';
 import type { Digest } from '../spec/records/parts.js';
-import { checkRunId } from '../store/objects/layout.js';
+import { checkRunId } from '../store/record-keys.js';
 
 interface LocalState {
   step: number;

@@ -14,7 +14,7 @@ import type { Digest } from '../spec/records/parts.js';
 import type { RunRecord } from '../spec/records/run-records.js';
 import { lastWarmStep } from '../spec/warm-start.js';
 import { fetchCheckpoint, listCheckpoints } from '../store/runs/checkpoints.js';
-import { updateKey } from '../store/objects/layout.js';
+import { updateKey } from '../store/record-keys.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { openRunView } from '../store/runs/quarantine.js';
 import {
@@ -25,7 +25,7 @@ import {
   timelineOf,
   timelinesOf,
 } from '../store/runs/run-records.js';
-import { CorruptCheckpoint, Diverged, UnreadableRecord } from '../store/objects/store-errors.js';
+import { CorruptCheckpoint, Diverged, UnreadableRecord } from '../store/record-errors.js';
 import { weightsExist } from '../store/files/weights.js';
 
 interface StateRestorerOptions {

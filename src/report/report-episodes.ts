@@ -5,7 +5,7 @@ import type { EpisodeRecord } from '../spec/records/episode.js';
 import { readEvaluationEpisodes, readStepEpisodes } from '../store/runs/episodes.js';
 import { inParallel } from '../base/in-parallel.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
-import { UnreadableRecord } from '../store/objects/store-errors.js';
+import { UnreadableRecord } from '../store/record-errors.js';
 import { selectEpisodes, type EpisodeSource } from './history/episode-selection.js';
 import type { RunHistory } from './history/run-history.js';
 import {

@@ -4,7 +4,7 @@ import { openDirectoryStore } from './objects/directory-store.js';
 import { type OpenedStore, withFoldedEvaluations } from './runs/episodes.js';
 import type { ObjectStore } from './objects/object-store.js';
 import { parseS3Address } from './objects/s3-address.js';
-import { StoreUnfit } from './objects/store-errors.js';
+import { StoreUnfit } from './record-errors.js';
 
 const racers = 8;
 /** Temporary bytes that were not touched for this long belong to a dead writer. */

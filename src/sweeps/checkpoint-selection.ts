@@ -14,7 +14,7 @@ import type { RunRecord } from '../spec/records/run-records.js';
 import { listCheckpoints } from '../store/runs/checkpoints.js';
 import { inParallel } from '../base/in-parallel.js';
 import { checkpointDamage, unreadable } from '../store/runs/checkpoint-damage.js';
-import { evaluationResultKey, evaluationsOfState } from '../store/objects/layout.js';
+import { evaluationResultKey, evaluationsOfState } from '../store/record-keys.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { openRunViews } from '../store/runs/quarantine.js';
 import { readRecord } from '../store/records/records.js';

@@ -2,7 +2,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { type Harness, startEnvironments, startHarness } from './fixture.js';
-import { attemptsFolder } from '../../src/store/objects/layout.js';
+import { attemptsFolder } from '../../src/store/record-keys.js';
 import { keysOf } from '../store/overlaid-store.js';
 import { requireRecord } from '../../src/store/records/records.js';
 

@@ -5,7 +5,7 @@ import { MockActivityEnvironment } from '@temporalio/testing';
 import { describe, expect, it } from 'vitest';
 import { keepSecret, secretsIn } from '../../src/base/known-secrets.js';
 import { withFailures } from '../../src/activities/attempt/failure-mapping.js';
-import { StoreUnfit } from '../../src/store/objects/store-errors.js';
+import { StoreUnfit } from '../../src/store/record-errors.js';
 
 const secret = 'k3y+of/nobody=else';
 const said = `403 InvalidToken: ${secret}, also ${Buffer.from(secret).toString('base64')}`;

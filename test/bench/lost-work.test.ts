@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { stallShare } from '../../bench/durability/disturbed-run.js';
 import { effectiveTime } from '../../bench/durability/effective-time.js';
-import { episodeKey } from '../../src/store/objects/layout.js';
+import { episodeKey } from '../../src/store/record-keys.js';
 import { type Computed, type Death, episodesInFlight, lostWork } from '../support/lost-work.js';
 
 const commitsEvery = (seconds: readonly number[]): { step: number; at: number }[] => {

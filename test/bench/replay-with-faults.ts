@@ -10,11 +10,7 @@ import { createOpenEnvBackend } from '../../src/environments/openenv/openenv-bac
 import { playEpisode } from '../../src/episode/episode-loop.js';
 import type { SuiteRecord } from '../../src/spec/records/evaluation-records.js';
 import type { EpisodeRecord } from '../../src/spec/records/episode.js';
-import {
-  evaluationEpisodeKey,
-  evaluationsOfState,
-  evaluationSuiteKey,
-} from '../../src/store/objects/layout.js';
+import { evaluationEpisodeKey, evaluationsOfState, evaluationSuiteKey } from '../../src/store/record-keys.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { readRecord, requireRecord } from '../../src/store/records/records.js';
 import { lastCommittedStep, readState } from '../../src/store/runs/run-records.js';

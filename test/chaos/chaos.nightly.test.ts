@@ -7,7 +7,7 @@ import { until } from '../support/until.js';
 import { type CampaignOptions, type CampaignSeeds, runCampaign } from './campaign.js';
 import { allFaults } from './faults/catalogue.js';
 import { type Fault, nothingToUndo } from './faults/fault.js';
-import { planKey } from '../../src/store/objects/layout.js';
+import { planKey } from '../../src/store/record-keys.js';
 import { scratchFolder } from '../support/scratch-folder.js';
 import { builtScripts } from '../support/repository.js';
 

@@ -16,7 +16,7 @@ import { parse } from 'yaml';
 import { parseRunSpec } from '../../src/spec/spec-input.js';
 import { lockFolder } from '../../src/workers/process/folder-lock.js';
 import { freePort } from '../../src/stack/free-port.js';
-import { runKey } from '../../src/store/objects/layout.js';
+import { runKey } from '../../src/store/record-keys.js';
 import { openStore } from '../../src/store/open-store.js';
 import { encodeRecord } from '../../src/store/records/record-codec.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';

@@ -13,7 +13,7 @@ import { replayUpdates } from '../../src/activities/reports/replay-audit.js';
 import { createNativeEngine } from '../../src/engine/native/native-engine.js';
 import type { GrpoPlan } from '../../src/spec/records/plan.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
-import { controlFolder, episodesFolder } from '../../src/store/objects/layout.js';
+import { controlFolder, episodesFolder } from '../../src/store/record-keys.js';
 import { readSequence } from '../../src/store/records/records.js';
 import { readPlan } from '../../src/store/runs/run-records.js';
 import {

@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { readSpecFile } from '../../src/spec/spec-input.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
-import { datasetManifestKey } from '../../src/store/objects/layout.js';
+import { datasetManifestKey } from '../../src/store/record-keys.js';
 import { readRecord } from '../../src/store/records/records.js';
 import { type FleetTasks, readFleetTasks } from '../environments/fleet/fixture.js';
 import { type FleetService, startFleetService } from '../environments/fleet/fleet-service.js';

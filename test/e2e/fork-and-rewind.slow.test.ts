@@ -7,7 +7,7 @@ import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { auditRun } from '../../src/activities/reports/audit-run.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
-import { namesFolder, stepsFolder } from '../../src/store/objects/layout.js';
+import { namesFolder, stepsFolder } from '../../src/store/record-keys.js';
 import { readState } from '../../src/store/runs/run-records.js';
 import { statusQuery } from '../../src/workflows/messages.js';
 import type { Cluster, RunHandle } from '../support/cluster/cluster.js';

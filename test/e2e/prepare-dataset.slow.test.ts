@@ -10,7 +10,7 @@ import { teacherCalls } from '../../src/environments/apps/teacher.js';
 import { scenarioOf } from '../../src/environments/apps/task-key.js';
 import { Draw } from '../../src/environments/apps/random.js';
 import type { DatasetManifest } from '../../src/spec/records/manifests.js';
-import { datasetManifestKey } from '../../src/store/objects/layout.js';
+import { datasetManifestKey } from '../../src/store/record-keys.js';
 import { readRecord } from '../../src/store/records/records.js';
 import type { Cluster } from '../support/cluster/cluster.js';
 import { borrowCluster, returnCluster, tokenVariable } from '../support/cluster/shared-cluster.js';

@@ -10,7 +10,7 @@ import { undisturbedVerdict } from '../support/cluster/undisturbed.js';
 import { until } from '../support/until.js';
 import { expectEqual, type Verdict } from '../support/verdict.js';
 import type { AttemptRecord } from '../../src/spec/records/attempt-records.js';
-import { attemptsFolder, episodesFolder } from '../../src/store/objects/layout.js';
+import { attemptsFolder, episodesFolder } from '../../src/store/record-keys.js';
 import { requireRecord } from '../../src/store/records/records.js';
 import { defaultPoolId, poolQuery, type PoolView } from '../../src/workflows/messages.js';
 

@@ -11,7 +11,7 @@ import { repository } from '../support/repository.js';
 import { borrowCluster, returnCluster } from '../support/cluster/shared-cluster.js';
 import { smallRun } from '../support/small-run.js';
 import { until } from '../support/until.js';
-import { controlFolder } from '../../src/store/objects/layout.js';
+import { controlFolder } from '../../src/store/record-keys.js';
 
 interface Shown {
   command: string;

@@ -10,7 +10,7 @@ import { undisturbedVerdict } from '../support/cluster/undisturbed.js';
 import { until } from '../support/until.js';
 import { expectEqual, type Verdict, verdictOf } from '../support/verdict.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
-import { controlFolder } from '../../src/store/objects/layout.js';
+import { controlFolder } from '../../src/store/record-keys.js';
 import { readSequence } from '../../src/store/records/records.js';
 import { readPlan } from '../../src/store/runs/run-records.js';
 import { statusQuery } from '../../src/workflows/messages.js';

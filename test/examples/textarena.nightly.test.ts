@@ -10,7 +10,7 @@ import type { Environment } from '../../src/environments/environment.js';
 import { createOpenEnvBackend } from '../../src/environments/openenv/openenv-backend.js';
 import type { Task } from '../../src/spec/records/task.js';
 import { parseTasks } from '../../src/data/task-file.js';
-import { episodesFolder } from '../../src/store/objects/layout.js';
+import { episodesFolder } from '../../src/store/record-keys.js';
 import { requireRecord } from '../../src/store/records/records.js';
 import { type Harness, run, startEnvironments, startHarness } from '../activities/fixture.js';
 import { longhaul } from '../support/command-line.js';

@@ -7,7 +7,7 @@ import { evaluationPoint, type RunningTotals } from '../../src/followers/step-va
 import { Delivered, type MetricPoint, stepOfId } from '../../src/integrations/tracking/metric-point.js';
 import type { EvaluationResult } from '../../src/spec/records/evaluation-records.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
-import { updateKey } from '../../src/store/objects/layout.js';
+import { updateKey } from '../../src/store/record-keys.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';
 import { until } from '../support/until.js';
 import { memoryStore } from './memory-store.js';

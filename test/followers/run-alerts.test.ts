@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { type AlertWatch, nothingWatched, stalledSince, watchStep } from '../../src/rl/alerts.js';
 import { type EventCursor, newEventCursor } from '../../src/followers/run-events.js';
 import type { RunEvent } from '../../src/integrations/slack/run-event.js';
-import { ownersFolder, sequenceKey } from '../../src/store/objects/layout.js';
+import { ownersFolder, sequenceKey } from '../../src/store/record-keys.js';
 import { encodeRecord } from '../../src/store/records/record-codec.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';
 import { memoryStore } from './memory-store.js';

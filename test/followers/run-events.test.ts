@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { type EventContext, newEventCursor, type RunEnding } from '../../src/followers/run-events.js';
 import type { RunEvent } from '../../src/integrations/slack/run-event.js';
-import { checkpointFileKey, checkpointManifestKey } from '../../src/store/objects/layout.js';
+import { checkpointFileKey, checkpointManifestKey } from '../../src/store/record-keys.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';
 import { memoryStore } from './memory-store.js';
 import { alerts, contextAt, ids, readAll, storeOf } from './read-events.js';

@@ -7,7 +7,7 @@ import { followRun, type SessionOptions } from '../../src/followers/run-session.
 import type { RunStanding } from '../../src/followers/run-standing.js';
 import type { RecordTypes } from '../../src/spec/records/record-kinds.js';
 import { withoutSecrets } from '../../src/base/secrets.js';
-import { ownersFolder, sequenceKey } from '../../src/store/objects/layout.js';
+import { ownersFolder, sequenceKey } from '../../src/store/record-keys.js';
 import { readTroubles } from '../../src/store/runs/notices.js';
 import { encodeRecord } from '../../src/store/records/record-codec.js';
 import { SlackServer } from '../support/servers/slack-server.js';

@@ -16,7 +16,7 @@ import {
   runKey,
   sequenceKey,
   updateKey,
-} from '../../src/store/objects/layout.js';
+} from '../../src/store/record-keys.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { encodeRecord } from '../../src/store/records/record-codec.js';
 import type { RecordKind, RecordTypes } from '../../src/spec/records/record-kinds.js';

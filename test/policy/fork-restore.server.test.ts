@@ -1,7 +1,7 @@
 // A fork shares its parent's steps up to `lineage.step` (R5), so its state is restored from the parent's checkpoint and batches.
 import { expect, test } from 'vitest';
 import { saveState, uploadCheckpoint } from '../../src/activities/step/save-state.js';
-import { runKey } from '../../src/store/objects/layout.js';
+import { runKey } from '../../src/store/record-keys.js';
 import { adoptOrCreate } from '../../src/store/records/records.js';
 import { readRun, readState } from '../../src/store/runs/run-records.js';
 import { run } from '../activities/fixture.js';

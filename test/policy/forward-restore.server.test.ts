@@ -2,7 +2,7 @@
 // since (R14).
 import { beforeEach, describe, expect, it } from 'vitest';
 import { saveState, uploadCheckpoint } from '../../src/activities/step/save-state.js';
-import { runKey } from '../../src/store/objects/layout.js';
+import { runKey } from '../../src/store/record-keys.js';
 import { adoptOrCreate } from '../../src/store/records/records.js';
 import { readRun, readState } from '../../src/store/runs/run-records.js';
 import { type NativeNode, run } from '../activities/fixture.js';

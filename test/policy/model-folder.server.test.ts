@@ -27,7 +27,7 @@ import type { WeightsManifest } from '../../src/spec/records/manifests.js';
 import { parseRunSpec } from '../../src/spec/spec-input.js';
 import { canonicalText } from '../../src/store/records/canonical.js';
 import { sha256Hex } from '../../src/base/sha256.js';
-import { weightsFileKey, weightsManifestKey } from '../../src/store/objects/layout.js';
+import { weightsFileKey, weightsManifestKey } from '../../src/store/record-keys.js';
 import { readBase, readRun, readState } from '../../src/store/runs/run-records.js';
 import { verifyWeights } from '../../src/store/files/weights.js';
 import { type Harness, lastSftStep, run, startHarness, tamper } from '../activities/fixture.js';

@@ -5,7 +5,7 @@ import { createNodeActivities } from '../../src/activities/node-activities.js';
 import type { NodeDeps } from '../../src/activities/node-deps.js';
 import { createOrchestratorActivities } from '../../src/activities/orchestrator-activities.js';
 import type { Numerics } from '../../src/spec/records/numerics.js';
-import { updateKey } from '../../src/store/objects/layout.js';
+import { updateKey } from '../../src/store/record-keys.js';
 import { lastSftStep, run } from '../activities/fixture.js';
 import { harness, useHarness } from '../activities/own-harness.js';
 

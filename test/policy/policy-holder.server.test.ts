@@ -23,9 +23,9 @@ import {
   checkpointFileKey,
   checkpointManifestKey,
   updateKey,
-} from '../../src/store/objects/layout.js';
+} from '../../src/store/record-keys.js';
 import { readRun, readState } from '../../src/store/runs/run-records.js';
-import { StoreFull, StoreUnavailable } from '../../src/store/objects/store-errors.js';
+import { StoreFull, StoreUnavailable } from '../../src/store/record-errors.js';
 import { run, tamper } from '../activities/fixture.js';
 import { signedAgain } from '../support/signed-again.js';
 import { harness, useHarness } from '../activities/own-harness.js';

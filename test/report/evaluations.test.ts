@@ -7,7 +7,7 @@ import { hasEnded, inWords, positionOf } from '../../src/report/run-position.js'
 import { readHistory } from '../../src/report/history/run-history.js';
 import type { ControlChange } from '../../src/spec/records/control-records.js';
 import type { BudgetSpec } from '../../src/spec/run-spec.js';
-import { runEvaluationKey } from '../../src/store/objects/layout.js';
+import { runEvaluationKey } from '../../src/store/record-keys.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';
 import { addEvaluation, recordedRun, steps, targetPassRate, until } from './recorded-run.js';

@@ -4,7 +4,7 @@ import { faultsOf, faultTable } from '../../src/report/history/faults.js';
 import { readAttempts, type StepAttempt } from '../../src/report/history/attempts.js';
 import { readHistory, type RunHistory } from '../../src/report/history/run-history.js';
 import type { RecoveryCause } from '../../src/spec/records/attempt-records.js';
-import { attemptFolder, runKey, sequenceKey } from '../../src/store/objects/layout.js';
+import { attemptFolder, runKey, sequenceKey } from '../../src/store/record-keys.js';
 import { encodeRecord } from '../../src/store/records/record-codec.js';
 import { digestOf, recordsOfAllKinds } from '../store/fixtures.js';
 import { recordedRun } from './recorded-run.js';

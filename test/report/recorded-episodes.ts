@@ -7,7 +7,7 @@ import {
 } from '../../src/report/report-episodes.js';
 import type { RunHistory } from '../../src/report/history/run-history.js';
 import type { EpisodeRecord, Outcome, StopReason } from '../../src/spec/records/episode.js';
-import { episodeKey, evaluationEpisodeKey } from '../../src/store/objects/layout.js';
+import { episodeKey, evaluationEpisodeKey } from '../../src/store/record-keys.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { encodeRecord } from '../../src/store/records/record-codec.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';

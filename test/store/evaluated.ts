@@ -2,7 +2,7 @@
 import { expect } from 'vitest';
 import { summarise } from '../../src/activities/evaluation/suite-evaluation.js';
 import type { Outcome } from '../../src/spec/records/episode.js';
-import * as layout from '../../src/store/objects/layout.js';
+import * as layout from '../../src/store/record-keys.js';
 import { requireRecord } from '../../src/store/records/records.js';
 import { audited, type Doctored, evalResult } from './audit/doctored-run.js';
 

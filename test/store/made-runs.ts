@@ -7,7 +7,7 @@ import type { RunRecord } from '../../src/spec/records/run-records.js';
 import type { Numerics } from '../../src/spec/records/numerics.js';
 import { sha256Hex } from '../../src/base/sha256.js';
 import { writeCheckpoint } from '../../src/store/runs/checkpoints.js';
-import { runKey, updateKey } from '../../src/store/objects/layout.js';
+import { runKey, updateKey } from '../../src/store/record-keys.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { adoptOrCreate } from '../../src/store/records/records.js';
 import { recordsOfAllKinds } from './fixtures.js';

@@ -5,7 +5,7 @@ import type { PlanRecord } from '../../src/spec/records/plan.js';
 import type { UpdateRecord } from '../../src/spec/records/update.js';
 import type { RunRecord } from '../../src/spec/records/run-records.js';
 import { encodeBatchFile } from '../../src/store/files/batch-file.js';
-import { batchKey, planKey, rescoredKey, runKey, updateKey } from '../../src/store/objects/layout.js';
+import { batchKey, planKey, rescoredKey, runKey, updateKey } from '../../src/store/record-keys.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { recordDigest, stepIdOf } from '../../src/store/records/canonical.js';
 import { encodeRecord } from '../../src/store/records/record-codec.js';

@@ -1,7 +1,7 @@
 // Work that was computed again after a death, from the requests to the engines (preloads/engine-tap.mjs) and the time of the death.
 import { readFileSync } from 'node:fs';
 import { readFolded } from '../../src/store/runs/folded-episodes.js';
-import { episodeKey, episodesFolder } from '../../src/store/objects/layout.js';
+import { episodeKey, episodesFolder } from '../../src/store/record-keys.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 
 /** One computation: a turn of an episode, or the update of a step. */

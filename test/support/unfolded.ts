@@ -5,7 +5,7 @@ import { readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { type EpisodesPlace, foldedKeyOf, readFolded } from '../../src/store/runs/folded-episodes.js';
-import { collectionsFolder } from '../../src/store/objects/layout.js';
+import { collectionsFolder } from '../../src/store/record-keys.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { encodeRecord } from '../../src/store/records/record-codec.js';
 

@@ -11,10 +11,10 @@ import {
   evaluationResultKey,
   runKey,
   updateKey,
-} from '../../src/store/objects/layout.js';
+} from '../../src/store/record-keys.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { adoptOrCreate } from '../../src/store/records/records.js';
-import { StoreUnavailable } from '../../src/store/objects/store-errors.js';
+import { StoreUnavailable } from '../../src/store/record-errors.js';
 import { placeText, selectCheckpoints, type Selection } from '../../src/sweeps/checkpoint-selection.js';
 import { parseSweepSpec } from '../../src/sweeps/sweep-input.js';
 import { digestOf, recordsOfAllKinds } from '../store/fixtures.js';

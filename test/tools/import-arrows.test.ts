@@ -18,8 +18,8 @@ describe('import arrows', () => {
   test.each([
     ['src/rl/advantages.ts', `import { openStore } from '../store/open-store.js';\nvoid openStore;\n`],
     [
-      'src/store/objects/layout.ts',
-      `import { runSpecSchema } from '../../engine/policy-engine.js';\nvoid runSpecSchema;\n`,
+      'src/store/record-keys.ts',
+      `import { runSpecSchema } from '../engine/policy-engine.js';\nvoid runSpecSchema;\n`,
     ],
     [
       'src/spec/records/plan.ts',

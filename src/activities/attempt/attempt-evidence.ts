@@ -7,11 +7,11 @@ import { type AttemptScope } from '../../policy/attempt-scope.js';
 import type { AttemptRecord } from '../../spec/records/attempt-records.js';
 import type { Digest } from '../../spec/records/parts.js';
 import { canonicalText, recordDigest } from '../../store/records/canonical.js';
-import { attemptFolder } from '../../store/objects/layout.js';
+import { attemptFolder } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { appendSequence } from '../../store/records/records.js';
 import { isOfSweep } from '../../store/runs/step-attempts.js';
-import { Diverged } from '../../store/objects/store-errors.js';
+import { Diverged } from '../../store/record-errors.js';
 
 /** In seconds. A shorter wait is normal for a busy server and is not recorded. */
 const shortestWait = 0.1;

@@ -8,7 +8,7 @@ import { currentScope, repeatedFailures } from './scope.js';
 import { type AttemptScope } from '../../policy/attempt-scope.js';
 import { EngineError } from '../../engine/policy-engine.js';
 import { EnvironmentsUnavailable } from '../../episode/outage-clock.js';
-import { UnreadableRecord } from '../../store/objects/store-errors.js';
+import { UnreadableRecord } from '../../store/record-errors.js';
 
 /** Characters of a message that go into the workflow's history. */
 const longestMessage = 2_000;

@@ -21,7 +21,7 @@ import { EngineExited } from '../../engine/policy-engine.js';
 import { EnvironmentError } from '../../environments/environment.js';
 import type { Recovery, RecoveryCause } from '../../spec/records/attempt-records.js';
 import { isAtState, isOfSweep } from '../../store/runs/step-attempts.js';
-import { ownersFolder } from '../../store/objects/layout.js';
+import { ownersFolder } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { mendsItself } from './repeated-failures.js';
 import { readSequence } from '../../store/records/records.js';

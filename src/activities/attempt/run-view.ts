@@ -2,7 +2,7 @@
 // outlives an attempt (a run's data) contains only records that cannot be quarantined (`checkQuarantinable`).
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { openRunView, remedyFor } from '../../store/runs/quarantine.js';
-import { UnreadableRecord } from '../../store/objects/store-errors.js';
+import { UnreadableRecord } from '../../store/record-errors.js';
 
 /** Activities get the store as a view. */
 type InView<Deps> = Omit<Deps, 'store'> & { store: ObjectStore };

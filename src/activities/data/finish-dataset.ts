@@ -8,7 +8,7 @@ import type { Exclusion } from '../../data/task-selection.js';
 import { untaughtReasons } from '../../data/preparation/solved-tasks.js';
 import { datasetId, parseDatasetSpec } from '../../spec/dataset-spec.js';
 import type { Task } from '../../spec/records/task.js';
-import { datasetManifestKey, gatheredKey } from '../../store/objects/layout.js';
+import { datasetManifestKey, gatheredKey } from '../../store/record-keys.js';
 import { readRecord, requireRecord } from '../../store/records/records.js';
 
 /** The result of a workflow is small. */

@@ -11,7 +11,7 @@ import {
   type GateRecord,
 } from '../../spec/records/preparation-records.js';
 import type { Digest } from '../../spec/records/parts.js';
-import { gatheredKey, gateKey } from '../../store/objects/layout.js';
+import { gatheredKey, gateKey } from '../../store/record-keys.js';
 import { recordDigest } from '../../store/records/canonical.js';
 import { adoptOrCreate, readRecord, requireRecord } from '../../store/records/records.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';

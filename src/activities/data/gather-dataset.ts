@@ -15,7 +15,7 @@ import { InvalidSpec } from '../../spec/invalid-spec.js';
 import type { GatheredRecord } from '../../spec/records/preparation-records.js';
 import type { Task } from '../../spec/records/task.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
-import { gatheredKey } from '../../store/objects/layout.js';
+import { gatheredKey } from '../../store/record-keys.js';
 import { canonicalText, differences } from '../../store/records/canonical.js';
 import { adoptOrCreate, readRecord } from '../../store/records/records.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';

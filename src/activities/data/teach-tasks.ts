@@ -8,7 +8,7 @@ import type { FailureLedger } from '../../episode/failure-ledger.js';
 import { parseDatasetSpec, type TeacherSpec } from '../../spec/dataset-spec.js';
 import type { GatheredRecord, TaughtRecord } from '../../spec/records/preparation-records.js';
 import type { Task } from '../../spec/records/task.js';
-import { gatheredKey, taughtKey } from '../../store/objects/layout.js';
+import { gatheredKey, taughtKey } from '../../store/record-keys.js';
 import { recordDigest } from '../../store/records/canonical.js';
 import { adoptOrCreate, requireRecord } from '../../store/records/records.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';

@@ -2,7 +2,7 @@
 // sweep that is killed and started again writes the same bytes.
 import { sha256Hex } from '../../base/sha256.js';
 import { startThread } from '../../base/worker-thread.js';
-import { comparisonKey, sweepResultsKey } from '../../store/objects/layout.js';
+import { comparisonKey, sweepResultsKey } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { openRunViews } from '../../store/runs/quarantine.js';
 import { renderComparison } from '../../sweeps/comparison-page.js';

@@ -9,7 +9,7 @@ import { mostFrequentReason, reasonText } from '../../rl/unknown-outcomes.js';
 import type { EvaluationResult } from '../../spec/records/evaluation-records.js';
 import type { RunSuite } from '../../spec/schedule.js';
 import { readEvaluationEpisodes } from '../../store/runs/episodes.js';
-import { runEvaluationKey } from '../../store/objects/layout.js';
+import { runEvaluationKey } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { checkOwner, environmentsNow } from '../../store/runs/owners.js';
 import { adoptOrCreate, readRecord } from '../../store/records/records.js';

@@ -8,7 +8,7 @@ import {
   evaluationEpisodesFolder,
   evaluationResultKey,
   sweepKey,
-} from '../../store/objects/layout.js';
+} from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { openRunViews } from '../../store/runs/quarantine.js';
 import { adoptOrCreate, requireRecord } from '../../store/records/records.js';
@@ -25,7 +25,7 @@ import { recordDigest } from '../../store/records/canonical.js';
 import { newestResult, newestRound } from '../../store/evaluations/evaluation-rounds.js';
 import type { MissingPair, PairsToDo, PlannedSweep } from '../sweep-contracts.js';
 import { parseSweepSpec } from '../../sweeps/sweep-input.js';
-import { BadKey } from '../../store/objects/store-errors.js';
+import { BadKey } from '../../store/record-errors.js';
 import {
   pairCount,
   pairOf,

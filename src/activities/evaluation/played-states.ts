@@ -4,10 +4,10 @@
 import { requireEpisode } from '../step/episode-record.js';
 import type { TalliedSample, TallyRecord } from '../../spec/records/sweep-record.js';
 import { inParallel } from '../../base/in-parallel.js';
-import { evaluationEpisodesFolder, tallyKey } from '../../store/objects/layout.js';
+import { evaluationEpisodesFolder, tallyKey } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { adoptOrCreate, readRecord } from '../../store/records/records.js';
-import { NewerSchema, OlderSchema, UnreadableRecord } from '../../store/objects/store-errors.js';
+import { NewerSchema, OlderSchema, UnreadableRecord } from '../../store/record-errors.js';
 import type { SweepPair } from '../../store/evaluations/sweeps.js';
 import { addEpisode, emptyTally, type PlayedSample, type TaskTally } from '../../sweeps/tallies.js';
 

@@ -13,7 +13,7 @@ import {
   evaluationEpisodesFolder,
   evaluationResultKey,
   evaluationSuiteKey,
-} from '../../store/objects/layout.js';
+} from '../../store/record-keys.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
 import {
   newestRound,

@@ -8,7 +8,7 @@ import { type PassRates, passRatesOf } from '../../spec/pass-rate.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import { isRunSuite } from '../../spec/schedule.js';
 import { recordDigest } from '../../store/records/canonical.js';
-import { trajectoryKey, trajectoryResultsKey } from '../../store/objects/layout.js';
+import { trajectoryKey, trajectoryResultsKey } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 
 export async function projectTrajectories(

@@ -10,7 +10,7 @@ import { sha256Hex } from '../../base/sha256.js';
 import type { FaultFigures } from '../../store/runs/fault-figures.js';
 import { readInstances } from '../../store/runs/served-models.js';
 import { readTroubles } from '../../store/runs/notices.js';
-import { reportKey, reportTranscriptsKey } from '../../store/objects/layout.js';
+import { reportKey, reportTranscriptsKey } from '../../store/record-keys.js';
 import { readUnfinishedEvaluation } from '../../store/evaluations/unfinished-evaluations.js';
 
 /** A report reads at most this many episodes. Reading them takes about ten seconds and adds half a megabyte to the page. */

@@ -10,7 +10,7 @@ import type { RunRecord } from '../../spec/records/run-records.js';
 import type { RunSpec } from '../../spec/run-spec.js';
 import { InvalidSpec } from '../../spec/invalid-spec.js';
 import { sha256Hex } from '../../base/sha256.js';
-import { datasetManifestKey } from '../../store/objects/layout.js';
+import { datasetManifestKey } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { requireRecord } from '../../store/records/records.js';
 

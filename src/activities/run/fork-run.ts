@@ -11,7 +11,7 @@ import { InvalidSpec } from '../../spec/invalid-spec.js';
 import type { SpecProblem } from '../../spec/invalid-spec.js';
 import { withLaterSettings } from '../../spec/spec-input.js';
 import { canonicalText, differences } from '../../store/records/canonical.js';
-import { namesFolder, refKey, runIdOf, runKey } from '../../store/objects/layout.js';
+import { namesFolder, refKey, runIdOf, runKey } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { adoptOrCreate, appendSequence, readSequence } from '../../store/records/records.js';
 import { lastCommittedStep, readRunIfAny, readState, timelineOf } from '../../store/runs/run-records.js';

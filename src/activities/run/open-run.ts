@@ -17,7 +17,7 @@ import { parseRunSpec, withLaterSettings } from '../../spec/spec-input.js';
 import { differences } from '../../store/records/canonical.js';
 import { sha256Hex } from '../../base/sha256.js';
 import { listCheckpoints } from '../../store/runs/checkpoints.js';
-import { assetKey, ownersFolder, runKey } from '../../store/objects/layout.js';
+import { assetKey, ownersFolder, runKey } from '../../store/record-keys.js';
 import { claimRun } from '../../store/runs/owners.js';
 import { adoptOrCreate, createFile, readRecord, readSequence } from '../../store/records/records.js';
 import { foldedControl } from '../../store/runs/control-records.js';

@@ -1,7 +1,7 @@
 // recordControl: writes an accepted Update as a record before the Update is answered (R21). If the Update's id is already recorded, nothing
 // is written.
 import type { ControlChange, ControlRecord, ControlState } from '../../spec/records/control-records.js';
-import { controlFolder } from '../../store/objects/layout.js';
+import { controlFolder } from '../../store/record-keys.js';
 import { checkOwner } from '../../store/runs/owners.js';
 import { foldedControl, readControl } from '../../store/runs/control-records.js';
 import { appendSequence } from '../../store/records/records.js';

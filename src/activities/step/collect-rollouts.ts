@@ -13,7 +13,7 @@ import type { Digest } from '../../spec/records/parts.js';
 import type { GrpoPlan } from '../../spec/records/plan.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import { withWaves } from '../../spec/records/wave.js';
-import { episodeKey, episodesFolder } from '../../store/objects/layout.js';
+import { episodeKey, episodesFolder } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { readControl } from '../../store/runs/control-records.js';
 import { checkOwner } from '../../store/runs/owners.js';

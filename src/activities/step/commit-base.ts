@@ -3,7 +3,7 @@ import type { NodeDeps } from '../node-deps.js';
 import { currentScope } from '../attempt/scope.js';
 import type { BaseRecord } from '../../spec/records/update.js';
 import type { Digest } from '../../spec/records/parts.js';
-import { updateKey } from '../../store/objects/layout.js';
+import { updateKey } from '../../store/record-keys.js';
 import { checkOwner } from '../../store/runs/owners.js';
 import { readRecord, recordFunction } from '../../store/records/records.js';
 

@@ -2,7 +2,7 @@
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { requireRecord } from '../../store/records/records.js';
-import { UnreadableRecord } from '../../store/objects/store-errors.js';
+import { UnreadableRecord } from '../../store/record-errors.js';
 import { type Patience, waitOutStore } from '../attempt/store-patience.js';
 
 /** Throws `UnreadableRecord` if the record is missing, or names another plan or state (R8). */

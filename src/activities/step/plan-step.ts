@@ -10,13 +10,13 @@ import type { ControlRecord, ControlState } from '../../spec/records/control-rec
 import type { PlanRecord } from '../../spec/records/plan.js';
 import { differences, recordDigest } from '../../store/records/canonical.js';
 import { foldControl, keysSetAsideBy, readControl } from '../../store/runs/control-records.js';
-import { planKey } from '../../store/objects/layout.js';
+import { planKey } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { checkOwner } from '../../store/runs/owners.js';
 import { checkRoots, rootsOf } from '../../store/runs/plan-roots.js';
 import { adoptOrCreate, readRecord } from '../../store/records/records.js';
 import { readNumerics, readPlan, readState, readUpdate, referenceOf } from '../../store/runs/run-records.js';
-import { UnreadableRecord } from '../../store/objects/store-errors.js';
+import { UnreadableRecord } from '../../store/record-errors.js';
 
 export async function planStep(
   deps: OrchestratorDeps,

@@ -6,7 +6,7 @@ import { readStepGroups, valueOf } from './step-groups.js';
 import { nextWave } from './waves.js';
 import type { Digest } from '../../spec/records/parts.js';
 import { slotsWith } from '../../spec/records/wave.js';
-import { waveKey } from '../../store/objects/layout.js';
+import { waveKey } from '../../store/record-keys.js';
 import { recordFunction } from '../../store/records/records.js';
 import { checkOwner } from '../../store/runs/owners.js';
 import { readPlanOfStep } from '../../store/runs/plan-roots.js';

@@ -4,10 +4,10 @@ import type { BatchIdentity } from '../../spec/records/update.js';
 import type { PlanRecord } from '../../spec/records/plan.js';
 import { decodeBatchFile, encodeBatchFile } from '../../store/files/batch-file.js';
 import { recordDigest } from '../../store/records/canonical.js';
-import { batchKey } from '../../store/objects/layout.js';
+import { batchKey } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { readPlan, readUpdate } from '../../store/runs/run-records.js';
-import { UnreadableRecord } from '../../store/objects/store-errors.js';
+import { UnreadableRecord } from '../../store/record-errors.js';
 import { readBatch } from '../../store/runs/stored-batch.js';
 
 /**

@@ -6,7 +6,7 @@ import type { NodeDeps } from '../node-deps.js';
 import { currentScope } from '../attempt/scope.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
 import { checkpointExists, homeOfStep } from '../../store/runs/checkpoints.js';
-import { checkpointFolder } from '../../store/objects/layout.js';
+import { checkpointFolder } from '../../store/record-keys.js';
 import { checkOwner } from '../../store/runs/owners.js';
 import { readRun, readState, readUpdate } from '../../store/runs/run-records.js';
 

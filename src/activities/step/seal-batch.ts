@@ -15,10 +15,10 @@ import { batchDifference } from '../../store/files/batch-file.js';
 import { recordDigest } from '../../store/records/canonical.js';
 import { sha256Hex } from '../../base/sha256.js';
 import { readWaves } from '../../store/runs/waves.js';
-import { batchKey, waveKey } from '../../store/objects/layout.js';
+import { batchKey, waveKey } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { createFile } from '../../store/records/records.js';
-import { Diverged, UnreadableRecord } from '../../store/objects/store-errors.js';
+import { Diverged, UnreadableRecord } from '../../store/record-errors.js';
 
 /** The stored batch of a planned step. */
 export interface SealedBatch {

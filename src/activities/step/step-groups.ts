@@ -4,9 +4,9 @@ import { inParallel } from '../../base/in-parallel.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import type { GrpoPlan } from '../../spec/records/plan.js';
 import { slotsWith, type WaveRecord } from '../../spec/records/wave.js';
-import { episodeKey } from '../../store/objects/layout.js';
+import { episodeKey } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
-import { UnreadableRecord } from '../../store/objects/store-errors.js';
+import { UnreadableRecord } from '../../store/record-errors.js';
 import { recordDigest } from '../../store/records/canonical.js';
 import { withFoldedSteps } from '../../store/runs/episodes.js';
 

@@ -18,13 +18,13 @@ import type { PlanRecord } from '../../spec/records/plan.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
 import { lastWarmStep } from '../../spec/warm-start.js';
 import { stepIdOf } from '../../store/records/canonical.js';
-import { attemptsFolder, batchKey, updateKey } from '../../store/objects/layout.js';
+import { attemptsFolder, batchKey, updateKey } from '../../store/record-keys.js';
 import { checkOwner } from '../../store/runs/owners.js';
 import { readPlanOfStep } from '../../store/runs/plan-roots.js';
 import { isSetAsideSince } from '../../store/runs/quarantine.js';
 import { recordFunction } from '../../store/records/records.js';
 import { readUpdateIfAny } from '../../store/runs/run-records.js';
-import { Diverged } from '../../store/objects/store-errors.js';
+import { Diverged } from '../../store/record-errors.js';
 import { hasSignal } from '../../spec/records/wave.js';
 
 /** `elsewhere`: seconds in which other nodes played this step's episodes. */

@@ -7,7 +7,7 @@ import { nameOfNumerics, sameNumerics } from '../../spec/records/numerics.js';
 import type { Numerics } from '../../spec/records/numerics.js';
 import type { ForkSpec, RebaseSpec, RunSpec } from '../../spec/run-spec.js';
 import { listCheckpoints } from '../../store/runs/checkpoints.js';
-import { nameOfRun } from '../../store/objects/layout.js';
+import { nameOfRun } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { lastCommittedStep, readNumerics, readRun } from '../../store/runs/run-records.js';
 import { endWorkflow } from './end-workflow.js';

@@ -15,7 +15,7 @@ import { requireNewFolder } from '../../policy/model-export.js';
 import { InvalidSpec } from '../../spec/invalid-spec.js';
 import type { GatheredRecord } from '../../spec/records/preparation-records.js';
 import type { Task } from '../../spec/records/task.js';
-import { gatheredKey } from '../../store/objects/layout.js';
+import { gatheredKey } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { readRecord } from '../../store/records/records.js';
 import { folderOption, openStoreOf, type StoreFlags, storeOption, withOutput } from '../output.js';

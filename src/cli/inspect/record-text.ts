@@ -4,12 +4,12 @@ import { decodeBatchFile } from '../../store/files/batch-file.js';
 import { recordDigest } from '../../store/records/canonical.js';
 import { sha256Hex } from '../../base/sha256.js';
 import { readFolded } from '../../store/runs/folded-episodes.js';
-import { foldedEpisodesKey, parseEpisodeKey } from '../../store/objects/layout.js';
+import { foldedEpisodesKey, parseEpisodeKey } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { checkRecord, decompress, schemaOf } from '../../store/records/record-codec.js';
 import { recordSchemas, type RecordKind } from '../../spec/records/record-kinds.js';
 import { decodeSafetensorsHeader, safetensorsHeaderLength } from '../../store/files/safetensors.js';
-import { UnreadableRecord } from '../../store/objects/store-errors.js';
+import { UnreadableRecord } from '../../store/record-errors.js';
 
 const textLimit = 200_000;
 const longList = 12;

@@ -2,7 +2,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Command } from 'commander';
 import type { RunStatus } from '../../activities/contracts.js';
-import { nameOfRun } from '../../store/objects/layout.js';
+import { nameOfRun } from '../../store/record-keys.js';
 import { lastCommittedStep, readRunIfAny } from '../../store/runs/run-records.js';
 import { readTroubles, type Trouble } from '../../store/runs/notices.js';
 import type { AlertStanding } from '../../rl/alerts.js';

@@ -1,13 +1,13 @@
 // `longhaul quarantine KEY`: sets an unreadable record aside (R24). Its bytes stay, and the run's readers use KEY.r1 instead.
 import { randomUUID } from 'node:crypto';
 import type { Command } from 'commander';
-import { controlFolder } from '../../store/objects/layout.js';
+import { controlFolder } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { keysSetAsideBy } from '../../store/runs/control-records.js';
 import { checkQuarantinable, keysMadeFrom, keysSetAside } from '../../store/runs/quarantine.js';
 import { appendSequence, readSequence } from '../../store/records/records.js';
 import { readRun } from '../../store/runs/run-records.js';
-import { BadKey } from '../../store/objects/store-errors.js';
+import { BadKey } from '../../store/record-errors.js';
 import { folderOption, openStoreOf, type StoreFlags, storeOption, withOutput, inFolder } from '../output.js';
 
 export interface Quarantined {

@@ -6,7 +6,7 @@ import {
   type ScheduleSummary,
 } from '@temporalio/client';
 import type { SweepSpec } from '../../spec/sweep-spec.js';
-import { checkName } from '../../store/objects/layout.js';
+import { checkName } from '../../store/record-keys.js';
 import {
   scheduleChange,
   scheduleIdOf,

@@ -19,7 +19,7 @@ import {
 } from './sweep-schedules.js';
 import { addReport } from './sweeps-report.js';
 import { type TemporalFlags, withClient, withTemporalFlags } from '../temporal-access.js';
-import { checkName } from '../../store/objects/layout.js';
+import { checkName } from '../../store/record-keys.js';
 import type { evalSweep } from '../../workflows/sweep/eval-sweep.js';
 import { backfillOf } from '../../sweeps/schedule-options.js';
 import {

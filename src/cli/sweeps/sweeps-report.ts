@@ -2,7 +2,7 @@
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { comparisonPage, sweepsNamed } from '../../store/evaluations/comparisons.js';
-import { checkName, checkSweepId } from '../../store/objects/layout.js';
+import { checkName, checkSweepId } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import {
   folderOption,

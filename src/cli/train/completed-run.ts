@@ -5,7 +5,7 @@ import { refuseDifference } from '../../activities/run/open-run.js';
 import { within } from '../../followers/deadlines.js';
 import type { RunSpec } from '../../spec/run-spec.js';
 import { parseRunSpec } from '../../spec/spec-input.js';
-import { runEvaluationKey } from '../../store/objects/layout.js';
+import { runEvaluationKey } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { readEvaluated } from '../../store/evaluations/run-evaluations.js';
 import { readRecord } from '../../store/records/records.js';

@@ -5,7 +5,7 @@ import { alertsOf, type AlertStanding, restAside, stalledSince } from '../../rl/
 import type { UpdateRecord } from '../../spec/records/update.js';
 import { readControl } from '../../store/runs/control-records.js';
 import { faultsAfter, noFaults, projectFaults } from '../../store/runs/fault-figures.js';
-import { ownersFolder } from '../../store/objects/layout.js';
+import { ownersFolder } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { openRunView } from '../../store/runs/quarantine.js';
 import { readSequence } from '../../store/records/records.js';

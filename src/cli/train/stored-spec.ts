@@ -4,7 +4,7 @@ import { timelinesNamed } from '../../activities/run/fork-run.js';
 import type { OwnerRecord } from '../../spec/records/run-records.js';
 import type { RunSpec } from '../../spec/run-spec.js';
 import { parseRunSpec } from '../../spec/spec-input.js';
-import { nameOfRun } from '../../store/objects/layout.js';
+import { nameOfRun } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { readOwner } from '../../store/runs/owners.js';
 import { readRun } from '../../store/runs/run-records.js';

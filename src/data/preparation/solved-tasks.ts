@@ -6,7 +6,7 @@ import type { GatheredRecord, TaughtRecord } from '../../spec/records/preparatio
 import type { Digest } from '../../spec/records/parts.js';
 import type { Task } from '../../spec/records/task.js';
 import { isPass } from '../../rl/pass.js';
-import { taughtKey } from '../../store/objects/layout.js';
+import { taughtKey } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { recordDigest } from '../../store/records/canonical.js';
 import { readRecord } from '../../store/records/records.js';

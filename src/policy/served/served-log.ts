@@ -10,9 +10,9 @@ import {
   instancesFolder,
   rescoredKey,
   sequenceKey,
-} from '../../store/objects/layout.js';
+} from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
-import { UnreadableRecord } from '../../store/objects/store-errors.js';
+import { UnreadableRecord } from '../../store/record-errors.js';
 import { keysSetAsideBy, readControl } from '../../store/runs/control-records.js';
 import { chooseRescored, readRescored, type Rescored } from '../../store/runs/rescored-logprobs.js';
 import { openRunView } from '../../store/runs/quarantine.js';

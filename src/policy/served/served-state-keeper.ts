@@ -10,7 +10,7 @@ import { policyServer, type UpdateResult } from '../../engine/policy-engine.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
-import { UnreadableRecord } from '../../store/objects/store-errors.js';
+import { UnreadableRecord } from '../../store/record-errors.js';
 import { checkpointDataKey, writeCheckpoint } from '../../store/runs/checkpoints.js';
 import { isSamplerOf, nameOfBase } from '../../store/records/served-names.js';
 import { readModels } from '../../store/runs/served-models.js';

@@ -3,7 +3,7 @@ import { readEvaluations, type EvaluationFigure } from './evaluations.js';
 import type { ControlRecord } from '../../spec/records/control-records.js';
 import type { OwnerRecord, RunRecord } from '../../spec/records/run-records.js';
 import type { BaseRecord, UpdateRecord } from '../../spec/records/update.js';
-import { controlFolder, ownersFolder } from '../../store/objects/layout.js';
+import { controlFolder, ownersFolder } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { readSequence } from '../../store/records/records.js';
 import { lastCommittedStep, readBase, readRun, readUpdates } from '../../store/runs/run-records.js';

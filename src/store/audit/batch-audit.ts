@@ -7,7 +7,7 @@ import type { Digest } from '../../spec/records/parts.js';
 import type { EpisodeRecord, Outcome } from '../../spec/records/episode.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
 import { batchDifference, decodeBatchFile, inputsDigest } from '../files/batch-file.js';
-import { batchKey } from '../objects/layout.js';
+import { batchKey } from '../record-keys.js';
 import { canonicalText, recordDigest } from '../records/canonical.js';
 import { readBatch } from '../runs/stored-batch.js';
 import { readable } from './audit-report.js';

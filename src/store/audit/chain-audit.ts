@@ -30,7 +30,7 @@ import {
   stepsFolder,
   updateKey,
   weightsManifestKey,
-} from '../objects/layout.js';
+} from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { changedRoot, rootsOf } from '../runs/plan-roots.js';
 import { openRunView } from '../runs/quarantine.js';

@@ -9,7 +9,7 @@ import {
   listCheckpoints,
   verifyCheckpoint,
 } from '../runs/checkpoints.js';
-import { checkpointFileKey, checkpointManifestKey, updateKey } from '../objects/layout.js';
+import { checkpointFileKey, checkpointManifestKey, updateKey } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { namedByCollections, type Sequences } from './sequence-audit.js';
 

@@ -4,7 +4,7 @@ import type { RunRecord } from '../../spec/records/run-records.js';
 import type { AuditReport } from './audit-report.js';
 import { canonicalText, recordDigest } from '../records/canonical.js';
 import { sha256Hex } from '../../base/sha256.js';
-import { datasetFileKey, datasetManifestKey } from '../objects/layout.js';
+import { datasetFileKey, datasetManifestKey } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 
 /** One digest for each line of `demonstrations.jsonl`; empty, and a violation, if the data is missing or is not the run's data. */

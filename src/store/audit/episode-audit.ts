@@ -8,7 +8,7 @@ import { type AuditReport, readable, type Rule } from './audit-report.js';
 import { recordDigest } from '../records/canonical.js';
 import { type FoldedEpisodes, readFolded } from '../runs/folded-episodes.js';
 import { inParallel } from '../../base/in-parallel.js';
-import { episodeKey, episodesFolder, foldedEpisodesKey, planKey, updateKey } from '../objects/layout.js';
+import { episodeKey, episodesFolder, foldedEpisodesKey, planKey, updateKey } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { namedByCollections, type Sequences } from './sequence-audit.js';
 

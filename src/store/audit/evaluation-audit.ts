@@ -15,7 +15,7 @@ import {
   evaluationResultKey,
   evaluationsOfState,
   evaluationSuiteKey,
-} from '../objects/layout.js';
+} from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { encodeRecord } from '../records/record-codec.js';
 import { unannounced } from './start-audit.js';

@@ -2,7 +2,7 @@
 import type { Digest } from '../../spec/records/parts.js';
 import type { AuditReport } from './audit-report.js';
 import { inParallel } from '../../base/in-parallel.js';
-import { evaluationResultKey, evaluationsOfState, evaluationsRoot } from '../objects/layout.js';
+import { evaluationResultKey, evaluationsOfState, evaluationsRoot } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { listRuns, readUpdateIfAny } from '../runs/run-records.js';
 

@@ -2,9 +2,9 @@
 import type { PlanRecord } from '../../spec/records/plan.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
 import { decodeBatchFile } from '../files/batch-file.js';
-import { batchKey, rescoredKey, updateKey } from '../objects/layout.js';
+import { batchKey, rescoredKey, updateKey } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
-import { UnreadableRecord } from '../objects/store-errors.js';
+import { UnreadableRecord } from '../record-errors.js';
 import { readRescored } from '../runs/rescored-logprobs.js';
 import { readBatch } from '../runs/stored-batch.js';
 import { AuditReport, readable } from './audit-report.js';

@@ -2,7 +2,7 @@
 import type { Digest } from '../../spec/records/parts.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import type { AuditReport } from './audit-report.js';
-import { evaluationResultKey, runEvaluationKey, runEvaluationsFolder } from '../objects/layout.js';
+import { evaluationResultKey, runEvaluationKey, runEvaluationsFolder } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 
 /** `states`: the state after each committed step; null if the chain does not show it. */

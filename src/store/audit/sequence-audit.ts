@@ -9,7 +9,7 @@ import {
   ownersFolder,
   runKey,
   sequenceKey,
-} from '../objects/layout.js';
+} from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readSequence } from '../records/records.js';
 import { readControl } from '../runs/control-records.js';

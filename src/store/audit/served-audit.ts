@@ -1,7 +1,7 @@
 // Checks what decides on a Tinker server which batches a model has taken (R34): the updates' instances, and the records of batches that were
 // applied again.
 import type { UpdateRecord } from '../../spec/records/update.js';
-import { appliedFolder, appliedKey, instancesFolder, updateKey } from '../objects/layout.js';
+import { appliedFolder, appliedKey, instancesFolder, updateKey } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readUpdateIfAny, timelineOf } from '../runs/run-records.js';
 import { isTrained, readInstances } from '../runs/served-models.js';

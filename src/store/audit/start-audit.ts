@@ -9,7 +9,7 @@ import {
   foldedEpisodesKey,
   parseStepFolder,
   stepsFolder,
-} from '../objects/layout.js';
+} from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { listRuns } from '../runs/run-records.js';
 

@@ -2,7 +2,7 @@
 import type { GrpoPlan } from '../../spec/records/plan.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
 import { type WaveRecord, withWaves } from '../../spec/records/wave.js';
-import { waveKey, wavesFolder } from '../objects/layout.js';
+import { waveKey, wavesFolder } from '../record-keys.js';
 import { recordDigest } from '../records/canonical.js';
 import { readable } from './audit-report.js';
 import type { Chain } from './chain.js';

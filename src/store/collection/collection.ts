@@ -25,7 +25,7 @@ import {
   parseStepFolder,
   stepFolder,
   stepsFolder,
-} from '../objects/layout.js';
+} from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { openRunView } from '../runs/quarantine.js';
 import { appendSequence, readSequence } from '../records/records.js';

@@ -12,7 +12,7 @@ import {
 } from '../runs/folded-episodes.js';
 import type { OpenedStore } from '../runs/episodes.js';
 import { inParallel } from '../../base/in-parallel.js';
-import { evaluationResultKey, evaluationSuiteKey, planKey } from '../objects/layout.js';
+import { evaluationResultKey, evaluationSuiteKey, planKey } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { requireRecord } from '../records/records.js';
 import { readUpdate } from '../runs/run-records.js';

@@ -5,7 +5,7 @@ import type { RunRecord } from '../../spec/records/run-records.js';
 import { specsInForce, stopsAsked, suiteDue } from '../../spec/schedule.js';
 import { inParallel } from '../../base/in-parallel.js';
 import { isSuiteOf } from '../evaluations/suite-comparability.js';
-import { evaluationResultKey, evaluationsOfState, evaluationSuiteKey } from '../objects/layout.js';
+import { evaluationResultKey, evaluationsOfState, evaluationSuiteKey } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readRecord } from '../records/records.js';
 import { unreadable } from '../runs/checkpoint-damage.js';

@@ -1,7 +1,7 @@
 // Finds the checkpoints of a run that open sweeps still have to evaluate (R23). A sweep's record serves as its reference: it is written
 // before the first evaluation, and the results show what is done.
 import { inParallel } from '../../base/in-parallel.js';
-import { sweepFolder, sweepsOfProject, sweepsRoot } from '../objects/layout.js';
+import { sweepFolder, sweepsOfProject, sweepsRoot } from '../record-keys.js';
 import { newestResult } from '../evaluations/evaluation-rounds.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { openRunView } from '../runs/quarantine.js';

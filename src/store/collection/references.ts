@@ -1,12 +1,12 @@
 // Finds which states of a run others need (R22, R23): references, runs that continue this run (even without a reference), and open sweeps.
 import { inParallel } from '../../base/in-parallel.js';
-import { refKey, refsFolder } from '../objects/layout.js';
+import { refKey, refsFolder } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { openSweepNeeds } from './open-sweeps.js';
 import { requireRecord } from '../records/records.js';
 import { listRuns, readRunIfAny, timelinesOf } from '../runs/run-records.js';
 import type { RefRecord } from '../../spec/records/run-records.js';
-import { UnreadableRecord } from '../objects/store-errors.js';
+import { UnreadableRecord } from '../record-errors.js';
 
 /** A user needs the run's state after `step`. */
 interface Need {

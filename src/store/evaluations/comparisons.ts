@@ -1,5 +1,5 @@
 // Finds sweeps, and the comparisons of finished sweeps, by the names that people use.
-import { sweepFolder, sweepsOfProject } from '../objects/layout.js';
+import { sweepFolder, sweepsOfProject } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 
 /**

@@ -3,7 +3,7 @@
 import type { SuiteRecord } from '../../spec/records/evaluation-records.js';
 import type { Digest } from '../../spec/records/parts.js';
 import { recordDigest } from '../records/canonical.js';
-import { evaluationResultKey, evaluationSuiteKey } from '../objects/layout.js';
+import { evaluationResultKey, evaluationSuiteKey } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 
 export interface SuiteRound {

@@ -2,7 +2,7 @@
 // run has records that name the evaluations it uses.
 import type { EvaluatedRecord, EvaluationResult } from '../../spec/records/evaluation-records.js';
 import { inParallel } from '../../base/in-parallel.js';
-import { evaluationResultKey, runEvaluationsFolder } from '../objects/layout.js';
+import { evaluationResultKey, runEvaluationsFolder } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readRecord, requireRecord } from '../records/records.js';
 

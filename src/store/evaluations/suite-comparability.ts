@@ -5,7 +5,7 @@ import type { EvaluationResult, SuiteRecord } from '../../spec/records/evaluatio
 import { sameNumerics } from '../../spec/records/numerics.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import { evaluationPlay } from '../../spec/schedule.js';
-import { datasetManifestKey, evaluationSuiteKey } from '../objects/layout.js';
+import { datasetManifestKey, evaluationSuiteKey } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readRecord, requireRecord } from '../records/records.js';
 import { readNumerics } from '../runs/run-records.js';

@@ -3,10 +3,10 @@
 import type { SweepRecord, SweepSuiteEntry } from '../../spec/records/sweep-record.js';
 import type { Digest } from '../../spec/records/parts.js';
 import { newestResult } from './evaluation-rounds.js';
-import { sweepKey } from '../objects/layout.js';
+import { sweepKey } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readRecord } from '../records/records.js';
-import { UnreadableRecord } from '../objects/store-errors.js';
+import { UnreadableRecord } from '../record-errors.js';
 
 /** One state on one suite. Pair n is suite `n mod suites` on checkpoint `n div suites`, so neighbouring pairs share a state. */
 export interface SweepPair {

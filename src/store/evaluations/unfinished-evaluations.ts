@@ -8,7 +8,7 @@ import {
   evaluationResultKey,
   evaluationSuiteKey,
   parseEvaluationKey,
-} from '../objects/layout.js';
+} from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readRecord, requireRecord } from '../records/records.js';
 import { lastCommittedStep } from '../runs/run-records.js';

@@ -7,7 +7,7 @@ import { canonicalText, differences } from '../records/canonical.js';
 import { sha256Hex } from '../../base/sha256.js';
 import { checkRecord } from '../records/record-codec.js';
 import { decodeSafetensors, encodeSafetensors, type Tensor } from './safetensors.js';
-import { UnreadableRecord } from '../objects/store-errors.js';
+import { UnreadableRecord } from '../record-errors.js';
 
 const metadataKey = 'longhaul';
 const nodeColumns = 3;

@@ -1,7 +1,7 @@
 // Safetensors, canonical: tensors and metadata sorted by name, no holes, header padded to 8 bytes with spaces.
 // The reader checks every bound before it makes a view.
 import { canonicalText } from '../records/canonical.js';
-import { BadTensorFile } from '../objects/store-errors.js';
+import { BadTensorFile } from '../record-errors.js';
 
 export type Tensor =
   | { dtype: 'I32'; shape: readonly number[]; data: Int32Array }

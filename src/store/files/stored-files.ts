@@ -3,7 +3,7 @@ import { rm } from 'node:fs/promises';
 import type { Digest, FileEntry } from '../../spec/records/parts.js';
 import { sha256File, sha256Pieces } from '../../base/sha256.js';
 import type { ObjectStore } from '../objects/object-store.js';
-import { CorruptCheckpoint, Diverged } from '../objects/store-errors.js';
+import { CorruptCheckpoint, Diverged } from '../record-errors.js';
 import { reporting, type Transfer } from '../objects/transfer.js';
 
 /** Uploads a file that is a function (R2). Throws `Diverged` if the store already holds other bytes. */

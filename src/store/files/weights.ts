@@ -3,10 +3,10 @@
 import type { Digest, FileEntry } from '../../spec/records/parts.js';
 import type { WeightsManifest } from '../../spec/records/manifests.js';
 import { sha256File } from '../../base/sha256.js';
-import { weightsFileKey, weightsManifestKey } from '../objects/layout.js';
+import { weightsFileKey, weightsManifestKey } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readRecord, recordFunction } from '../records/records.js';
-import { CorruptCheckpoint } from '../objects/store-errors.js';
+import { CorruptCheckpoint } from '../record-errors.js';
 import { fetchListed, uploadSame, verifyListed } from './stored-files.js';
 import type { Transfer } from '../objects/transfer.js';
 

@@ -19,9 +19,9 @@ import {
 import type { FileHandle } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { createFolderSync, type FolderSync } from './folder-sync.js';
-import { checkKey, checkPrefix } from './layout.js';
+import { checkKey, checkPrefix } from '../record-keys.js';
 import type { ObjectInfo, ObjectStore } from './object-store.js';
-import { BadKey, isNoSpace, StoreFull, StoreUnfit } from './store-errors.js';
+import { BadKey, isNoSpace, StoreFull, StoreUnfit } from '../record-errors.js';
 import { reporting, type Transfer } from './transfer.js';
 
 /** Folder of temporary files. It is in the keys' file system, as link(2) needs; no key can begin with a dot. */

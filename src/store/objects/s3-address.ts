@@ -1,7 +1,7 @@
 // The address of a store in a bucket: `s3://bucket/prefix?endpoint=http://host:port&region=us-east-1`.
 import { secretInUrl } from '../../base/secrets.js';
-import { checkPrefix } from './layout.js';
-import { BadKey, StoreUnfit } from './store-errors.js';
+import { checkPrefix } from '../record-keys.js';
+import { BadKey, StoreUnfit } from '../record-errors.js';
 
 export interface S3Address {
   bucket: string;

@@ -10,7 +10,7 @@ import {
 } from '@aws-sdk/client-s3';
 import type { S3Address } from './s3-address.js';
 import { piecesWithin, transferMs } from './s3-deadlines.js';
-import { StoreUnfit } from './store-errors.js';
+import { StoreUnfit } from '../record-errors.js';
 
 interface SendOptions {
   /** Bytes that the request uploads or that the service must copy; they prolong the time-out. */

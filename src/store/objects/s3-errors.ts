@@ -1,5 +1,5 @@
 // What an S3 error means for a request: whether its result is known, and whether to try again.
-import { StoreUnfit } from './store-errors.js';
+import { StoreUnfit } from '../record-errors.js';
 
 export type S3Answer<T> =
   | { kind: 'ok'; value: T }

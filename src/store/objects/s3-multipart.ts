@@ -10,7 +10,7 @@ import {
 import { sha256File } from '../../base/sha256.js';
 import type { S3Connection } from './s3-connection.js';
 import type { S3Settler } from './s3-settler.js';
-import { StoreUnavailable } from './store-errors.js';
+import { StoreUnavailable } from '../record-errors.js';
 import type { Transfer } from './transfer.js';
 
 const maxParts = 10_000;

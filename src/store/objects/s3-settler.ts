@@ -1,7 +1,7 @@
 // Repeats requests until they are settled. A put with an inconclusive reply is settled by reading its key back (R3).
 import { answerOf, type S3Answer } from './s3-errors.js';
 import { transferMs, withDeadline } from './s3-deadlines.js';
-import { StoreUnavailable } from './store-errors.js';
+import { StoreUnavailable } from '../record-errors.js';
 
 export class S3Settler {
   constructor(

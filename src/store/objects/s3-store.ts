@@ -12,14 +12,14 @@ import {
   type ListObjectsV2CommandOutput,
 } from '@aws-sdk/client-s3';
 import { sha256Pieces } from '../../base/sha256.js';
-import { checkKey, checkPrefix } from './layout.js';
+import { checkKey, checkPrefix } from '../record-keys.js';
 import type { ObjectInfo, ObjectStore } from './object-store.js';
 import type { S3Address } from './s3-address.js';
 import { S3Connection } from './s3-connection.js';
 import { transferMs } from './s3-deadlines.js';
 import { S3Multipart, sha256Metadata } from './s3-multipart.js';
 import { S3Settler } from './s3-settler.js';
-import { BadKey, isNoSpace, StoreFull, StoreUnavailable } from './store-errors.js';
+import { BadKey, isNoSpace, StoreFull, StoreUnavailable } from '../record-errors.js';
 import { reporting, type Transfer } from './transfer.js';
 
 export interface S3Options {

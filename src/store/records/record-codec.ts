@@ -12,7 +12,7 @@ import {
   type RecordKind,
   type RecordTypes,
 } from '../../spec/records/record-kinds.js';
-import { NewerSchema, OlderSchema, UnreadableRecord } from '../objects/store-errors.js';
+import { NewerSchema, OlderSchema, UnreadableRecord } from '../record-errors.js';
 
 const gzipOsByte = 9;
 const osUnknown = 255;

@@ -4,11 +4,11 @@ import type { Digest } from '../../spec/records/parts.js';
 import { canonicalBytes, canonicalText, differences } from './canonical.js';
 import { sha256Hex } from '../../base/sha256.js';
 import { inParallel } from '../../base/in-parallel.js';
-import { sequenceKey } from '../objects/layout.js';
+import { sequenceKey } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { decodeRecord, encodeRecord } from './record-codec.js';
 import type { RecordKind, RecordTypes } from '../../spec/records/record-kinds.js';
-import { Diverged, isUnreadable, StoreUnavailable, UnreadableRecord } from '../objects/store-errors.js';
+import { Diverged, isUnreadable, StoreUnavailable, UnreadableRecord } from '../record-errors.js';
 
 interface StoredRecord<Kind extends RecordKind> {
   /** The stored record, with which every process continues. */

@@ -1,7 +1,7 @@
 // Finds damage of a stored checkpoint from its manifest and the sizes of its files. Only a download compares the bytes.
 import type { Digest } from '../../spec/records/parts.js';
 import { checkpointHome } from './checkpoints.js';
-import { checkpointFileKey, checkpointManifestKey } from '../objects/layout.js';
+import { checkpointFileKey, checkpointManifestKey } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readRecord } from '../records/records.js';
 import { readRunIfAny, timelineOf } from './run-records.js';

@@ -12,11 +12,11 @@ import {
   checkpointsFolder,
   collectionsFolder,
   type CheckpointHome,
-} from '../objects/layout.js';
+} from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readRecord, readSequence, recordFunction } from '../records/records.js';
 import { readRun, timelineOf, timelinesOf } from './run-records.js';
-import { CorruptCheckpoint } from '../objects/store-errors.js';
+import { CorruptCheckpoint } from '../record-errors.js';
 import { fetchListed, uploadSame, verifyListed } from '../files/stored-files.js';
 import type { Transfer } from '../objects/transfer.js';
 

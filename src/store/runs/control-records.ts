@@ -5,7 +5,7 @@ import type {
   ControlState,
   Hyperparameters,
 } from '../../spec/records/control-records.js';
-import { controlFolder } from '../objects/layout.js';
+import { controlFolder } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { rereadSequence } from '../records/records.js';
 

@@ -17,7 +17,7 @@ import {
   evaluationEpisodesFolder,
   parseEpisodeKey,
   parseEvaluationKey,
-} from '../objects/layout.js';
+} from '../record-keys.js';
 import type { ObjectInfo, ObjectStore } from '../objects/object-store.js';
 import { compress } from '../records/record-codec.js';
 import { readRecord } from '../records/records.js';

@@ -4,7 +4,7 @@ import type { AttemptRecord, Recovery, RecoveryCause } from '../../spec/records/
 import type { RunRecord } from '../../spec/records/run-records.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
 import { inParallel } from '../../base/in-parallel.js';
-import { ownersFolder } from '../objects/layout.js';
+import { ownersFolder } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readSequence } from '../records/records.js';
 import { readControl } from './control-records.js';

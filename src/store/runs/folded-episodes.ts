@@ -10,7 +10,7 @@ import {
   evaluationEpisodesFolder,
   foldedEpisodesKey,
   foldedEvaluationKey,
-} from '../objects/layout.js';
+} from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import {
   checkRecord,
@@ -19,7 +19,7 @@ import {
   maxUncompressedBytes,
   parse,
 } from '../records/record-codec.js';
-import { UnreadableRecord } from '../objects/store-errors.js';
+import { UnreadableRecord } from '../record-errors.js';
 
 export interface StoredEpisode {
   record: EpisodeRecord;

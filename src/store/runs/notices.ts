@@ -1,7 +1,7 @@
 // Notices say what a follower failed to deliver to a tracker or channel, and why. They inform people; no step depends on them. Each change
 // is a new record; the newest record of each tracker or channel is current.
 import type { NoticeRecord } from '../../spec/records/run-records.js';
-import { noticesFolder } from '../objects/layout.js';
+import { noticesFolder } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { appendSequence, readSequence } from '../records/records.js';
 

@@ -1,10 +1,10 @@
 // Exactly one workflow execution drives a run: the author of the newest owner record (R20).
 import type { OwnerRecord, RunRecord } from '../../spec/records/run-records.js';
 import type { EnvironmentSpec, RunSpec } from '../../spec/run-spec.js';
-import { ownersFolder, sequenceKey } from '../objects/layout.js';
+import { ownersFolder, sequenceKey } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { appendSequence, requireRecord, sequenceNumbers } from '../records/records.js';
-import { OwnerChanged, RunOwned } from '../objects/store-errors.js';
+import { OwnerChanged, RunOwned } from '../record-errors.js';
 
 /** What the recorded Temporal server says about an owner's workflow; `unknown`: it answers, but has no such workflow. */
 export type OwnerState = 'open' | 'closed' | 'unknown' | 'unreachable';

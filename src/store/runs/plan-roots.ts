@@ -5,13 +5,13 @@ import type { PlanRecord } from '../../spec/records/plan.js';
 import { inputsDigest } from '../files/batch-file.js';
 import { sha256Hex } from '../../base/sha256.js';
 import { readControl } from './control-records.js';
-import { controlFolder, ownersFolder, planKey, runKey, sequenceKey } from '../objects/layout.js';
+import { controlFolder, ownersFolder, planKey, runKey, sequenceKey } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { encodeRecord } from '../records/record-codec.js';
 import type { RecordKind, RecordTypes } from '../../spec/records/record-kinds.js';
 import { requireRecord } from '../records/records.js';
 import { readPlan, readRun } from './run-records.js';
-import { UnreadableRecord } from '../objects/store-errors.js';
+import { UnreadableRecord } from '../record-errors.js';
 
 type PlanRoots = Pick<PlanRecord, 'run_digest' | 'control_digest' | 'owner_digest'>;
 type Place = Pick<PlanRecord, 'run' | 'control' | 'owner'>;

@@ -2,11 +2,11 @@
 // A view of the store does this for all readers, so that no reader can forget it.
 import type { ControlRecord } from '../../spec/records/control-records.js';
 import { keysSetAsideBy, readControl } from './control-records.js';
-import { checkKey, replacementKey } from '../objects/layout.js';
+import { checkKey, replacementKey } from '../record-keys.js';
 import type { ObjectInfo, ObjectStore } from '../objects/object-store.js';
 import { readIfWhole } from '../records/records.js';
 import { timelinesOf } from './run-records.js';
-import { BadKey } from '../objects/store-errors.js';
+import { BadKey } from '../record-errors.js';
 
 /** Records that a run makes again if they are missing: a step's records before its update, and evaluations. */
 const replaceable =

@@ -16,7 +16,7 @@ import {
   updateKey,
   waveKey,
   wavesFolder,
-} from '../objects/layout.js';
+} from '../record-keys.js';
 import type { ObjectInfo, ObjectStore } from '../objects/object-store.js';
 import { appendSequence, readIfWhole, requireRecord } from '../records/records.js';
 import { readControl } from './control-records.js';

@@ -4,9 +4,9 @@
 import { sha256Hex } from '../../base/sha256.js';
 import type { Digest } from '../../spec/records/parts.js';
 import { decodeSafetensors, encodeSafetensors } from '../files/safetensors.js';
-import { rescoredKey } from '../objects/layout.js';
+import { rescoredKey } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
-import { UnreadableRecord } from '../objects/store-errors.js';
+import { UnreadableRecord } from '../record-errors.js';
 
 /** A batch of a step; `run`: the run whose folder holds the step. */
 export interface RescoredBatch {

@@ -16,10 +16,10 @@ import {
   runKey,
   stepsFolder,
   updateKey,
-} from '../objects/layout.js';
+} from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { appendSequence, readRecord, requireRecord } from '../records/records.js';
-import { UnreadableRecord } from '../objects/store-errors.js';
+import { UnreadableRecord } from '../record-errors.js';
 
 /** Readers follow at most this many forks, so that a cycle cannot hang them. */
 const maxLineage = 1000;

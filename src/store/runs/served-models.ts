@@ -1,6 +1,6 @@
 // Reads and writes the records of a run's models, and of their saved states, on a Tinker server (R33, R36).
 import type { AppliedRecord, InstanceRecord, SavedStateRecord } from '../../spec/records/served-model.js';
-import { appliedKey, instancesFolder, savedStatesFolder } from '../objects/layout.js';
+import { appliedKey, instancesFolder, savedStatesFolder } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import {
   adoptOrCreate,

@@ -1,7 +1,7 @@
 // Reads the attempt records of a step. No step depends on them, so readers skip an unreadable one (the audit reports it).
 import type { AttemptRecord } from '../../spec/records/attempt-records.js';
 import { inParallel } from '../../base/in-parallel.js';
-import { attemptsFolder } from '../objects/layout.js';
+import { attemptsFolder } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readIfWhole } from '../records/records.js';
 

@@ -3,10 +3,10 @@
 import { writeFile } from 'node:fs/promises';
 import type { Digest } from '../../spec/records/parts.js';
 import { sha256Hex } from '../../base/sha256.js';
-import { batchKey, foldedBatchKey } from '../objects/layout.js';
+import { batchKey, foldedBatchKey } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { compressSmall, decompress } from '../records/record-codec.js';
-import { UnreadableRecord } from '../objects/store-errors.js';
+import { UnreadableRecord } from '../record-errors.js';
 
 /** `run`: the run whose folder holds the step. Null if there is no batch. Throws `UnreadableRecord` if its compressed file is broken. */
 export async function readBatch(store: ObjectStore, run: string, step: number): Promise<Uint8Array | null> {

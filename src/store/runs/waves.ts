@@ -1,9 +1,9 @@
 // Reads the waves of a step. They are functions of the plan and of outcomes; whoever depends on one makes it again and compares.
 import type { PlanRecord } from '../../spec/records/plan.js';
 import type { WaveRecord } from '../../spec/records/wave.js';
-import { waveKey, wavesFolder } from '../objects/layout.js';
+import { waveKey, wavesFolder } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
-import { UnreadableRecord } from '../objects/store-errors.js';
+import { UnreadableRecord } from '../record-errors.js';
 import { recordDigest } from '../records/canonical.js';
 import { requireRecord } from '../records/records.js';
 

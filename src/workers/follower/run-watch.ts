@@ -11,7 +11,7 @@ import type { RunStatus } from '../../activities/contracts.js';
 import type { RunEnding } from '../../followers/run-events.js';
 import type { RunStanding } from '../../followers/run-standing.js';
 import { inParallel } from '../../base/in-parallel.js';
-import { namesFolder, ownersFolder } from '../../store/objects/layout.js';
+import { namesFolder, ownersFolder } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { readSequence } from '../../store/records/records.js';
 

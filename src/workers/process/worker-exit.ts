@@ -1,7 +1,7 @@
 // How a worker process ends: it writes one readable line, as JSON on standard error, that says why. This file imports nothing slow, so that
 // a process can report a failure before its other modules are loaded.
 import { withoutKnownSecrets } from '../../base/known-secrets.js';
-import { isNoSpace } from '../../store/objects/store-errors.js';
+import { isNoSpace } from '../../store/record-errors.js';
 
 /** Exit code of a process that lacks something external: disk space, a store, a server (EX_TEMPFAIL). */
 export const waitsForOthers = 75;

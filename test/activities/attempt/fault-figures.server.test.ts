@@ -18,7 +18,7 @@ import { readAttemptsIn } from '../../../src/store/runs/step-attempts.js';
 import { guardActivities } from '../../../src/workers/attempt/activity-guard.js';
 import { drainingFailure } from '../../../src/workers/node/node-departure.js';
 import { OpenActivities } from '../../../src/workers/attempt/open-activities.js';
-import { episodesFolder } from '../../../src/store/objects/layout.js';
+import { episodesFolder } from '../../../src/store/record-keys.js';
 import { keysOf } from '../../store/overlaid-store.js';
 import { activityId, lastSftStep, run } from '../fixture.js';
 import { harness, useHarness } from '../own-harness.js';

@@ -3,7 +3,7 @@
 import { expect, it } from 'vitest';
 import { createNodeActivities } from '../../../src/activities/node-activities.js';
 import { quarantine } from '../../../src/cli/store/quarantine-command.js';
-import { batchKey, episodeKey, planKey, updateKey } from '../../../src/store/objects/layout.js';
+import { batchKey, episodeKey, planKey, updateKey } from '../../../src/store/record-keys.js';
 import { run } from '../fixture.js';
 import { collect, harness, passed, planned, setOutcome, step, useGrpoStep } from '../step/grpo-step.js';
 import { overlaid } from '../../store/overlaid-store.js';

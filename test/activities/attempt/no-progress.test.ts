@@ -13,7 +13,7 @@ import { maxSameFailures } from '../../../src/activities/attempt/repeated-failur
 import { currentScope } from '../../../src/activities/attempt/scope.js';
 import { EngineError } from '../../../src/engine/policy-engine.js';
 import { EnvironmentError } from '../../../src/environments/environment.js';
-import { StoreFull, StoreUnavailable } from '../../../src/store/objects/store-errors.js';
+import { StoreFull, StoreUnavailable } from '../../../src/store/record-errors.js';
 import { openConnection } from '../../../src/workers/temporal/temporal-connection.js';
 
 const logger = new DefaultLogger('ERROR');

@@ -10,7 +10,7 @@ import {
   evaluationResultKey,
   sweepKey,
   tallyKey,
-} from '../../../src/store/objects/layout.js';
+} from '../../../src/store/record-keys.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openSweepNeeds } from '../../../src/store/collection/open-sweeps.js';
 import { openRunView } from '../../../src/store/runs/quarantine.js';

@@ -17,7 +17,7 @@ import {
   evaluationResultKey,
   runEvaluationKey,
   trajectoriesFolder,
-} from '../../../src/store/objects/layout.js';
+} from '../../../src/store/record-keys.js';
 import { canonicalBytes } from '../../../src/store/records/canonical.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { readUpdate } from '../../../src/store/runs/run-records.js';

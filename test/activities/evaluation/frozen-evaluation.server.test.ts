@@ -10,7 +10,7 @@ import { collect } from '../../../src/store/collection/collection.js';
 import { findEvaluations } from '../../../src/store/collection/evaluated-steps.js';
 import { type OpenedStore, withFoldedEvaluations } from '../../../src/store/runs/episodes.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
-import { evaluationEpisodesFolder } from '../../../src/store/objects/layout.js';
+import { evaluationEpisodesFolder } from '../../../src/store/record-keys.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { adoptOrCreate, requireRecord } from '../../../src/store/records/records.js';
 import { activityId, counting, lastSftStep, run } from '../fixture.js';

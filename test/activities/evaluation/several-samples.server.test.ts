@@ -14,7 +14,7 @@ import {
   runEvaluationKey,
   trajectoriesFolder,
   trajectoryResultsKey,
-} from '../../../src/store/objects/layout.js';
+} from '../../../src/store/record-keys.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { counting, reviseRecord, run, tamper } from '../fixture.js';
 import { harness, useSharedHarness } from '../own-harness.js';

@@ -10,7 +10,7 @@ import {
   evaluationResultKey,
   evaluationSuiteKey,
   trajectoriesFolder,
-} from '../../../src/store/objects/layout.js';
+} from '../../../src/store/record-keys.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { run } from '../fixture.js';
 import { harness, useSharedHarness } from '../own-harness.js';

@@ -14,7 +14,7 @@ import {
   planKey,
   runKey,
   updateKey,
-} from '../../../src/store/objects/layout.js';
+} from '../../../src/store/record-keys.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { lastSftStep, run, tamper } from '../fixture.js';

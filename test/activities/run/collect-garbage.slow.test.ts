@@ -9,7 +9,7 @@ import {
   collectionsFolder,
   episodesFolder,
   evaluationEpisodesFolder,
-} from '../../../src/store/objects/layout.js';
+} from '../../../src/store/record-keys.js';
 import { adoptOrCreate, requireRecord } from '../../../src/store/records/records.js';
 import { openRunView } from '../../../src/store/runs/quarantine.js';
 import { type OpenedStore, withFoldedEvaluations } from '../../../src/store/runs/episodes.js';

@@ -5,7 +5,7 @@ import { createOrchestratorActivities } from '../../../src/activities/orchestrat
 import { DatasetCache } from '../../../src/data/dataset-cache.js';
 import { RunDataCache } from '../../../src/data/run-data.js';
 import { schemaVersions } from '../../../src/spec/records/record-kinds.js';
-import { ownersFolder, runKey } from '../../../src/store/objects/layout.js';
+import { ownersFolder, runKey } from '../../../src/store/record-keys.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { sequenceNumbers } from '../../../src/store/records/records.js';
 import { run, tamper, workflow } from '../fixture.js';

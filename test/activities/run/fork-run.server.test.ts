@@ -8,7 +8,7 @@ import { planCollection } from '../../../src/store/collection/collection.js';
 import { openRunView } from '../../../src/store/runs/quarantine.js';
 import { readReferences } from '../../../src/store/collection/references.js';
 import { saveState, uploadCheckpoint } from '../../../src/activities/step/save-state.js';
-import { planKey, refKey, runKey, stepsFolder } from '../../../src/store/objects/layout.js';
+import { planKey, refKey, runKey, stepsFolder } from '../../../src/store/record-keys.js';
 import { readRecord, requireRecord } from '../../../src/store/records/records.js';
 import { readRun, readState, timelineOf } from '../../../src/store/runs/run-records.js';
 import { run, tamper } from '../fixture.js';

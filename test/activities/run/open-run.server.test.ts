@@ -11,7 +11,7 @@ import { generateDemonstrations } from '../../../src/environments/apps/generate.
 import { appByName } from '../../../src/environments/apps/registry.js';
 import { parseRunSpec } from '../../../src/spec/spec-input.js';
 import type { Demonstration } from '../../../src/spec/records/task.js';
-import { assetKey, datasetFileKey, episodeKey, runKey } from '../../../src/store/objects/layout.js';
+import { assetKey, datasetFileKey, episodeKey, runKey } from '../../../src/store/record-keys.js';
 import { readOwner } from '../../../src/store/runs/owners.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { lastCommittedStep, readPlan, readRun } from '../../../src/store/runs/run-records.js';

@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import { recordControl } from '../../../src/activities/run/record-control.js';
 import type { OrchestratorDeps } from '../../../src/activities/orchestrator-deps.js';
 import type { ControlChange } from '../../../src/spec/records/control-records.js';
-import { controlFolder } from '../../../src/store/objects/layout.js';
+import { controlFolder } from '../../../src/store/record-keys.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { readSequence } from '../../../src/store/records/records.js';

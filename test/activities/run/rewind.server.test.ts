@@ -7,7 +7,7 @@ import { openRun } from '../../../src/activities/run/open-run.js';
 import { RunDataCache } from '../../../src/data/run-data.js';
 import { checkOwner } from '../../../src/store/runs/owners.js';
 import { readReferences } from '../../../src/store/collection/references.js';
-import { namesFolder, runKey, sequenceKey } from '../../../src/store/objects/layout.js';
+import { namesFolder, runKey, sequenceKey } from '../../../src/store/record-keys.js';
 import { readRecord } from '../../../src/store/records/records.js';
 import { claimName } from '../../../src/store/runs/run-records.js';
 import { run, workflow } from '../fixture.js';

@@ -15,7 +15,7 @@ import { RunDataCache } from '../../../src/data/run-data.js';
 import { saveState, uploadCheckpoint } from '../../../src/activities/step/save-state.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
 import type { ForkSpec, RunSpec } from '../../../src/spec/run-spec.js';
-import { episodeKey } from '../../../src/store/objects/layout.js';
+import { episodeKey } from '../../../src/store/record-keys.js';
 import type { OpenedStore } from '../../../src/store/runs/episodes.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';

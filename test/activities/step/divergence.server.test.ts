@@ -4,7 +4,7 @@ import { createNodeActivities } from '../../../src/activities/node-activities.js
 import type { NodeDeps } from '../../../src/activities/node-deps.js';
 import { saveState } from '../../../src/activities/step/save-state.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
-import { updateKey } from '../../../src/store/objects/layout.js';
+import { updateKey } from '../../../src/store/record-keys.js';
 import { readState, readUpdate } from '../../../src/store/runs/run-records.js';
 import { run, tamper } from '../fixture.js';
 import { signedAgain } from '../../support/signed-again.js';

@@ -8,13 +8,7 @@ import { recordControl } from '../../../src/activities/run/record-control.js';
 import { RunDataCache } from '../../../src/data/run-data.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
 import { uniform } from '../../../src/rl/random.js';
-import {
-  controlFolder,
-  ownersFolder,
-  planKey,
-  runKey,
-  sequenceKey,
-} from '../../../src/store/objects/layout.js';
+import { controlFolder, ownersFolder, planKey, runKey, sequenceKey } from '../../../src/store/record-keys.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { readPlan } from '../../../src/store/runs/run-records.js';
 import { run, tamper, workflow } from '../fixture.js';

@@ -6,7 +6,7 @@ import { sealBatch } from '../../../src/activities/step/seal-batch.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
 import type { EpisodeRecord, Outcome } from '../../../src/spec/records/episode.js';
 import type { GrpoPlan } from '../../../src/spec/records/plan.js';
-import { episodeKey } from '../../../src/store/objects/layout.js';
+import { episodeKey } from '../../../src/store/record-keys.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { readPlan } from '../../../src/store/runs/run-records.js';
 import { activityId, lastSftStep, reviseRecord, run } from '../fixture.js';

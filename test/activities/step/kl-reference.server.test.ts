@@ -10,7 +10,7 @@ import { recordControl } from '../../../src/activities/run/record-control.js';
 import { replayUpdates } from '../../../src/activities/reports/replay-audit.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
 import type { Digest } from '../../../src/spec/records/parts.js';
-import { weightsManifestKey } from '../../../src/store/objects/layout.js';
+import { weightsManifestKey } from '../../../src/store/record-keys.js';
 import { readBase, readPlan, readRun, readState, readUpdate } from '../../../src/store/runs/run-records.js';
 import { lastSftStep, run, tamper, workflow } from '../fixture.js';
 import { begin, beginCold, planOf, specWith, step, take } from './objective-step.js';

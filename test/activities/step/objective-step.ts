@@ -5,7 +5,7 @@ import { planStep } from '../../../src/activities/step/plan-step.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
 import type { EpisodeRecord } from '../../../src/spec/records/episode.js';
 import type { PlanRecord } from '../../../src/spec/records/plan.js';
-import { episodeKey } from '../../../src/store/objects/layout.js';
+import { episodeKey } from '../../../src/store/record-keys.js';
 import { readPlan } from '../../../src/store/runs/run-records.js';
 import { type Harness, lastSftStep, reviseRecord, run } from '../fixture.js';
 

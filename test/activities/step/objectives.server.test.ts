@@ -6,7 +6,7 @@ import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import type { EpisodeRecord } from '../../../src/spec/records/episode.js';
 import type { LossPlan } from '../../../src/spec/records/loss-plan.js';
 import { decodeBatchFile } from '../../../src/store/files/batch-file.js';
-import { batchKey } from '../../../src/store/objects/layout.js';
+import { batchKey } from '../../../src/store/record-keys.js';
 import { readBase, readUpdate } from '../../../src/store/runs/run-records.js';
 import { run } from '../fixture.js';
 import { begin, beginCold, planOf, step, take } from './objective-step.js';

@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
-import { episodesFolder } from '../../../src/store/objects/layout.js';
+import { episodesFolder } from '../../../src/store/record-keys.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { pythonWith } from '../../support/python/python-environments.js';
 import {

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
 import { phaseAt, phasesOf } from '../../../src/activities/run/step-settings.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
-import { evaluationResultKey, updateKey } from '../../../src/store/objects/layout.js';
+import { evaluationResultKey, updateKey } from '../../../src/store/record-keys.js';
 import { readRun } from '../../../src/store/runs/run-records.js';
 import { lastSftStep, reviseRecord, run } from '../fixture.js';
 import { harness, useHarness } from '../own-harness.js';

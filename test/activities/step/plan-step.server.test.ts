@@ -3,7 +3,7 @@ import { describe, expect, it, vi } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { recordControl } from '../../../src/activities/run/record-control.js';
 import type { ControlChange } from '../../../src/spec/records/control-records.js';
-import { controlFolder, planKey, updateKey } from '../../../src/store/objects/layout.js';
+import { controlFolder, planKey, updateKey } from '../../../src/store/record-keys.js';
 import { readPlan, readState } from '../../../src/store/runs/run-records.js';
 import { lastSftStep, run, startHarness, tamper } from '../fixture.js';
 import {

@@ -14,7 +14,7 @@ import type { ForkSpec } from '../../../src/spec/run-spec.js';
 import { canonicalText, recordDigest } from '../../../src/store/records/canonical.js';
 import { decodeBatchFile } from '../../../src/store/files/batch-file.js';
 import { planCollection } from '../../../src/store/collection/collection.js';
-import { batchKey, episodesFolder, planKey } from '../../../src/store/objects/layout.js';
+import { batchKey, episodesFolder, planKey } from '../../../src/store/record-keys.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { readUpdate } from '../../../src/store/runs/run-records.js';

@@ -6,7 +6,7 @@ import { evaluateState } from '../../../src/activities/evaluation/evaluate-state
 import { summarise } from '../../../src/activities/evaluation/suite-evaluation.js';
 import type { SuiteRecord } from '../../../src/spec/records/evaluation-records.js';
 import type { EpisodeRecord, Outcome } from '../../../src/spec/records/episode.js';
-import { episodeKey } from '../../../src/store/objects/layout.js';
+import { episodeKey } from '../../../src/store/record-keys.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { showRecord } from '../../../src/cli/inspect/record-text.js';

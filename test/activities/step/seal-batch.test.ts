@@ -8,7 +8,7 @@ import type { EpisodeRecord, Outcome } from '../../../src/spec/records/episode.j
 import type { GrpoPlan } from '../../../src/spec/records/plan.js';
 import { decodeBatchFile } from '../../../src/store/files/batch-file.js';
 import { recordDigest } from '../../../src/store/records/canonical.js';
-import { batchKey, episodeKey, planKey } from '../../../src/store/objects/layout.js';
+import { batchKey, episodeKey, planKey } from '../../../src/store/record-keys.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { adoptOrCreate } from '../../../src/store/records/records.js';

@@ -6,7 +6,7 @@ import { drawDemonstrations } from '../../../src/rl/curriculum.js';
 import { warmupThenDecay } from '../../../src/rl/learning-rate.js';
 import type { SftPlan } from '../../../src/spec/records/plan.js';
 import type { RunSpec } from '../../../src/spec/run-spec.js';
-import { episodeKey, planKey, updateKey } from '../../../src/store/objects/layout.js';
+import { episodeKey, planKey, updateKey } from '../../../src/store/record-keys.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { readState, readUpdate } from '../../../src/store/runs/run-records.js';
 import { lastSftStep, reviseRecord, run } from '../fixture.js';

@@ -8,7 +8,7 @@ import { updatePolicy } from '../../../src/activities/step/update-policy.js';
 import type { Outcome } from '../../../src/spec/records/episode.js';
 import { decodeBatchFile } from '../../../src/store/files/batch-file.js';
 import { sha256Hex } from '../../../src/base/sha256.js';
-import { batchKey, episodeKey, updateKey } from '../../../src/store/objects/layout.js';
+import { batchKey, episodeKey, updateKey } from '../../../src/store/record-keys.js';
 import { readState, readUpdate } from '../../../src/store/runs/run-records.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { openRunView } from '../../../src/store/runs/quarantine.js';

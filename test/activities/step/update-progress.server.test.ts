@@ -4,7 +4,7 @@ import { MockActivityEnvironment } from '@temporalio/testing';
 import { describe, expect, it } from 'vitest';
 import { createNodeActivities } from '../../../src/activities/node-activities.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
-import { updateKey } from '../../../src/store/objects/layout.js';
+import { updateKey } from '../../../src/store/record-keys.js';
 import { lastSftStep, run } from '../fixture.js';
 import { harness, useHarness } from '../own-harness.js';
 

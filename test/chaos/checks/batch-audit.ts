@@ -6,7 +6,7 @@ import type { GrpoPlan } from '../../../src/spec/records/plan.js';
 import { decodeBatchFile } from '../../../src/store/files/batch-file.js';
 import { sha256Hex } from '../../../src/base/sha256.js';
 import { readStepEpisodes } from '../../../src/store/runs/episodes.js';
-import { batchKey } from '../../../src/store/objects/layout.js';
+import { batchKey } from '../../../src/store/record-keys.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { lastCommittedStep, readPlan } from '../../../src/store/runs/run-records.js';
 import { readBatch } from '../../../src/store/runs/stored-batch.js';

@@ -21,7 +21,7 @@ import {
   planKey,
   sequenceKey,
   updateKey,
-} from '../../../src/store/objects/layout.js';
+} from '../../../src/store/record-keys.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { readRecord, readSequence } from '../../../src/store/records/records.js';
 import { timelineOf } from '../../../src/store/runs/run-records.js';

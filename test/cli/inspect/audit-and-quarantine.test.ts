@@ -22,7 +22,7 @@ import {
   runKey,
   sequenceKey,
   updateKey,
-} from '../../../src/store/objects/layout.js';
+} from '../../../src/store/record-keys.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { openRunView, remedyFor } from '../../../src/store/runs/quarantine.js';

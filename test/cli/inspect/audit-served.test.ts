@@ -11,7 +11,7 @@ import { packForest } from '../../../src/rl/packing.js';
 import type { RunSpec } from '../../../src/spec/run-spec.js';
 import { encodeBatchFile } from '../../../src/store/files/batch-file.js';
 import type { ChainAudit } from '../../../src/store/audit/chain-audit.js';
-import { batchKey, planKey, runKey, updateKey } from '../../../src/store/objects/layout.js';
+import { batchKey, planKey, runKey, updateKey } from '../../../src/store/record-keys.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { recordDigest } from '../../../src/store/records/canonical.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';

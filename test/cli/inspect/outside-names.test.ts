@@ -5,7 +5,7 @@ import { join, resolve } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { parse } from 'yaml';
 import { runCommandLine } from '../../../src/cli/program.js';
-import { runKey } from '../../../src/store/objects/layout.js';
+import { runKey } from '../../../src/store/record-keys.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { parseRunSpec } from '../../../src/spec/spec-input.js';

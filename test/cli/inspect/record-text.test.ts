@@ -11,7 +11,7 @@ import {
   episodeKey,
   planKey,
   runKey,
-} from '../../../src/store/objects/layout.js';
+} from '../../../src/store/record-keys.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { adoptOrCreate } from '../../../src/store/records/records.js';
 import { checkpointHome, writeCheckpoint } from '../../../src/store/runs/checkpoints.js';

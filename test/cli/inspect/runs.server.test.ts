@@ -6,13 +6,7 @@ import { ApplicationFailure } from '@temporalio/activity';
 import type { WorkflowExecutionStatusName } from '@temporalio/client';
 import { describe, expect, it } from 'vitest';
 import { newestOfChains } from '../../../src/cli/inspect/runs-command.js';
-import {
-  namesFolder,
-  ownersFolder,
-  runKey,
-  sequenceKey,
-  updateKey,
-} from '../../../src/store/objects/layout.js';
+import { namesFolder, ownersFolder, runKey, sequenceKey, updateKey } from '../../../src/store/record-keys.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { freePort } from '../../../src/stack/free-port.js';

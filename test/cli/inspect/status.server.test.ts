@@ -6,7 +6,7 @@ import { howItBegins } from '../../../src/cli/train/follow-training.js';
 import { followRun } from '../../../src/cli/train/live-view.js';
 import { whyFollowedEnded } from '../../../src/cli/train/run-end.js';
 import { waitingFor } from '../../../src/cli/waiting-text.js';
-import { StoreFull } from '../../../src/store/objects/store-errors.js';
+import { StoreFull } from '../../../src/store/record-errors.js';
 import { writeNotice } from '../../../src/store/runs/notices.js';
 import { recordsOf, writeAll } from '../../followers/written-run.js';
 import { gate, startRun, uniqueName, uniqueScript, withRun } from '../../workflows/scripted-run.js';

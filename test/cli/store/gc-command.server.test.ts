@@ -1,7 +1,7 @@
 // `longhaul gc`: its output, and the checkpoints that it keeps.
 import { describe, expect, test } from 'vitest';
 import { stepsText } from '../../../src/cli/store/gc-command.js';
-import { runKey } from '../../../src/store/objects/layout.js';
+import { runKey } from '../../../src/store/record-keys.js';
 import type { RecordTypes } from '../../../src/spec/records/record-kinds.js';
 import { run, tamper } from '../../activities/fixture.js';
 import { longhaul } from '../../support/command-line.js';

@@ -8,7 +8,7 @@ import {
   evaluationEpisodesFolder,
   foldedBatchKey,
   foldedEvaluationKey,
-} from '../../../src/store/objects/layout.js';
+} from '../../../src/store/record-keys.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { readBatch } from '../../../src/store/runs/stored-batch.js';
 import { counting, run } from '../../activities/fixture.js';

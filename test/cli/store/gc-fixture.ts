@@ -10,7 +10,7 @@ import { canonicalText } from '../../../src/store/records/canonical.js';
 import { listCheckpoints } from '../../../src/store/runs/checkpoints.js';
 import { collect, type CollectionOptions } from '../../../src/store/collection/collection.js';
 import { type OpenedStore, readStepEpisodes } from '../../../src/store/runs/episodes.js';
-import { checkpointFolder, episodesFolder, foldedEpisodesKey } from '../../../src/store/objects/layout.js';
+import { checkpointFolder, episodesFolder, foldedEpisodesKey } from '../../../src/store/record-keys.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { readRun, readState } from '../../../src/store/runs/run-records.js';

@@ -17,7 +17,7 @@ import {
   refKey,
   runKey,
   updateKey,
-} from '../../../src/store/objects/layout.js';
+} from '../../../src/store/record-keys.js';
 import type { OpenedStore } from '../../../src/store/runs/episodes.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { requireRecord } from '../../../src/store/records/records.js';

@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { completedResult } from '../../../src/cli/train/completed-run.js';
 import type { RunSpec } from '../../../src/spec/run-spec.js';
 import { parseRunSpec, readSpecFile } from '../../../src/spec/spec-input.js';
-import { runEvaluationKey } from '../../../src/store/objects/layout.js';
+import { runEvaluationKey } from '../../../src/store/record-keys.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { memoryStore } from '../../followers/memory-store.js';

@@ -8,13 +8,7 @@ import { storedSpec } from '../../../src/cli/train/stored-spec.js';
 import type { OwnerRecord } from '../../../src/spec/records/run-records.js';
 import type { RunSpec } from '../../../src/spec/run-spec.js';
 import { parseRunSpec, readSpecFile } from '../../../src/spec/spec-input.js';
-import {
-  namesFolder,
-  ownersFolder,
-  runIdOf,
-  runKey,
-  sequenceKey,
-} from '../../../src/store/objects/layout.js';
+import { namesFolder, ownersFolder, runIdOf, runKey, sequenceKey } from '../../../src/store/record-keys.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';

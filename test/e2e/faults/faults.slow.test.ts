@@ -15,7 +15,7 @@ import {
   type EnvironmentServer,
 } from '../../../src/environments/server/environment-server.js';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
-import { updateKey } from '../../../src/store/objects/layout.js';
+import { updateKey } from '../../../src/store/record-keys.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { freePort } from '../../../src/stack/free-port.js';

@@ -7,7 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { RunSpec } from '../../../src/spec/run-spec.js';
 import { collect } from '../../../src/store/collection/collection.js';
-import { episodesFolder, foldedEpisodesKey, updateKey } from '../../../src/store/objects/layout.js';
+import { episodesFolder, foldedEpisodesKey, updateKey } from '../../../src/store/record-keys.js';
 import { Cluster } from '../../support/cluster/cluster.js';
 import { findEngine } from '../../support/find-tools.js';
 import { smallRun } from '../../support/small-run.js';

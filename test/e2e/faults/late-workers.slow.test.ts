@@ -16,7 +16,7 @@ import {
   episodesFolder,
   planKey,
   updateKey,
-} from '../../../src/store/objects/layout.js';
+} from '../../../src/store/record-keys.js';
 import { checkpointHome } from '../../../src/store/runs/checkpoints.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { readRun } from '../../../src/store/runs/run-records.js';

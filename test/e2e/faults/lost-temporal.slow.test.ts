@@ -10,7 +10,7 @@ import { undisturbedVerdict } from '../../support/cluster/undisturbed.js';
 import { until } from '../../support/until.js';
 import { expectEqual, type Verdict } from '../../support/verdict.js';
 import type { RunSpec } from '../../../src/spec/run-spec.js';
-import { batchKey, ownersFolder, updateKey } from '../../../src/store/objects/layout.js';
+import { batchKey, ownersFolder, updateKey } from '../../../src/store/record-keys.js';
 import { readSequence } from '../../../src/store/records/records.js';
 
 /** temporal.api.enums.v1.PendingActivityState */

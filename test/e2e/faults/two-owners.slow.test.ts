@@ -9,7 +9,7 @@ import { undisturbedVerdict } from '../../support/cluster/undisturbed.js';
 import { until } from '../../support/until.js';
 import { expectEqual, type Verdict } from '../../support/verdict.js';
 import type { RunSpec } from '../../../src/spec/run-spec.js';
-import { episodesFolder, ownersFolder, updateKey } from '../../../src/store/objects/layout.js';
+import { episodesFolder, ownersFolder, updateKey } from '../../../src/store/record-keys.js';
 import { readSequence } from '../../../src/store/records/records.js';
 
 describe('a run that is started twice', () => {

@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vite
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { type CreatedModel, TinkerService } from '../../../src/engine/tinker/service.js';
 import { readInstances, readSavedStates } from '../../../src/store/runs/served-models.js';
-import { rescoredKey, savedStatesFolder, sequenceKey } from '../../../src/store/objects/layout.js';
+import { rescoredKey, savedStatesFolder, sequenceKey } from '../../../src/store/record-keys.js';
 import { readUpdate } from '../../../src/store/runs/run-records.js';
 import { sha256Hex } from '../../../src/base/sha256.js';
 import { type Harness, lastSftStep, reviseRecord, run } from '../../activities/fixture.js';

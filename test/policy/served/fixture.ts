@@ -17,7 +17,7 @@ import { TinkerService } from '../../../src/engine/tinker/service.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import { PolicyHolder } from '../../../src/policy/policy-holder.js';
 import { ServedStateKeeper } from '../../../src/policy/served/served-state-keeper.js';
-import { episodeKey } from '../../../src/store/objects/layout.js';
+import { episodeKey } from '../../../src/store/record-keys.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { readInstances, readSavedStates } from '../../../src/store/runs/served-models.js';

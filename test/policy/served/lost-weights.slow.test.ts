@@ -6,7 +6,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { TinkerClient } from '../../../src/engine/tinker/futures.js';
 import { type AdamParams, TinkerService } from '../../../src/engine/tinker/service.js';
-import { savedStatesFolder, sequenceKey } from '../../../src/store/objects/layout.js';
+import { savedStatesFolder, sequenceKey } from '../../../src/store/record-keys.js';
 import { readUpdate } from '../../../src/store/runs/run-records.js';
 import { readInstances, readSavedStates, readTrained } from '../../../src/store/runs/served-models.js';
 import { type Harness, reviseRecord, run } from '../../activities/fixture.js';

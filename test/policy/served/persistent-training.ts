@@ -1,7 +1,7 @@
 // Takes the steps of a run on a Tinker server whatever fails, as Temporal does.
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect } from 'vitest';
-import { episodesFolder } from '../../../src/store/objects/layout.js';
+import { episodesFolder } from '../../../src/store/record-keys.js';
 import { type Harness, run } from '../../activities/fixture.js';
 import { collect, commitServedBase, lastStep, passOne, type ServedNode, update } from './fixture.js';
 

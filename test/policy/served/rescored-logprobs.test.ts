@@ -9,7 +9,7 @@ import { ServedLog } from '../../../src/policy/served/served-log.js';
 import { ServedStateKeeper } from '../../../src/policy/served/served-state-keeper.js';
 import { sha256Hex } from '../../../src/base/sha256.js';
 import { discardSamples } from '../../../src/store/runs/resampling.js';
-import { batchKey } from '../../../src/store/objects/layout.js';
+import { batchKey } from '../../../src/store/record-keys.js';
 import { readInstances } from '../../../src/store/runs/served-models.js';
 import { openRunView, remedyFor } from '../../../src/store/runs/quarantine.js';
 import { memoryStore, type MemoryStore } from '../../followers/memory-store.js';

@@ -13,7 +13,7 @@ import { TinkerClient } from '../../../src/engine/tinker/futures.js';
 import { TinkerService } from '../../../src/engine/tinker/service.js';
 import { readState } from '../../../src/store/runs/run-records.js';
 import { readInstances, readSavedStates } from '../../../src/store/runs/served-models.js';
-import { updateKey } from '../../../src/store/objects/layout.js';
+import { updateKey } from '../../../src/store/record-keys.js';
 import { activityId, type Harness, reviseRecord, run, workflow } from '../../activities/fixture.js';
 import {
   collect,

@@ -7,7 +7,7 @@ import type { Outcome } from '../../../src/spec/records/episode.js';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { recordDigest } from '../../../src/store/records/canonical.js';
 import type { Violation } from '../../../src/store/audit/chain-audit.js';
-import * as layout from '../../../src/store/objects/layout.js';
+import * as layout from '../../../src/store/record-keys.js';
 import type { ObjectInfo, ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { requireRecord } from '../../../src/store/records/records.js';

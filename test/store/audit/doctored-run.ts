@@ -15,7 +15,7 @@ import { dirname, join } from 'node:path';
 import { Client, Connection } from '@temporalio/client';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import type { Violation } from '../../../src/store/audit/chain-audit.js';
-import * as layout from '../../../src/store/objects/layout.js';
+import * as layout from '../../../src/store/record-keys.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';

@@ -6,7 +6,7 @@ import type { Violation } from '../../../src/store/audit/chain-audit.js';
 import { foldBatch } from '../../../src/store/runs/stored-batch.js';
 import { encodeRescored } from '../../../src/store/runs/rescored-logprobs.js';
 import { sha256Hex } from '../../../src/base/sha256.js';
-import { updateKey } from '../../../src/store/objects/layout.js';
+import { updateKey } from '../../../src/store/record-keys.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { memoryStore, type MemoryStore } from '../../followers/memory-store.js';
 import {

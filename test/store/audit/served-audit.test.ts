@@ -4,7 +4,7 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { quarantine } from '../../../src/cli/store/quarantine-command.js';
 import type { AppliedRecord } from '../../../src/spec/records/served-model.js';
-import { appliedKey, updateKey } from '../../../src/store/objects/layout.js';
+import { appliedKey, updateKey } from '../../../src/store/record-keys.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { undisturbed, type Undisturbed } from '../../policy/served/simulation/undisturbed.js';

@@ -4,7 +4,7 @@ import type { EpisodeRecord } from '../../../src/spec/records/episode.js';
 import type { PlanRecord } from '../../../src/spec/records/plan.js';
 import { recordDigest, stepIdOf } from '../../../src/store/records/canonical.js';
 import { sha256Hex } from '../../../src/base/sha256.js';
-import * as layout from '../../../src/store/objects/layout.js';
+import * as layout from '../../../src/store/record-keys.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { type Doctored, plan, run, update } from './doctored-run.js';
 

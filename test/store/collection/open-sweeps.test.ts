@@ -2,7 +2,7 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { type CollectionOptions, collect, planCollection } from '../../../src/store/collection/collection.js';
 import { openStore } from '../../../src/store/open-store.js';
-import { comparisonKey, evaluationResultKey, sweepKey } from '../../../src/store/objects/layout.js';
+import { comparisonKey, evaluationResultKey, sweepKey } from '../../../src/store/record-keys.js';
 import type { OpenedStore } from '../../../src/store/runs/episodes.js';
 import { openSweepNeeds } from '../../../src/store/collection/open-sweeps.js';
 import { adoptOrCreate } from '../../../src/store/records/records.js';

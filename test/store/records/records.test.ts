@@ -13,7 +13,7 @@ import {
   readSequence,
   recordFunction,
 } from '../../../src/store/records/records.js';
-import { UnreadableRecord } from '../../../src/store/objects/store-errors.js';
+import { UnreadableRecord } from '../../../src/store/record-errors.js';
 import { atOnceIn, bytesOf } from '../objects/conformance.js';
 import { digestOf, recordKinds, recordsOfAllKinds } from '../fixtures.js';
 import { scratchFolder } from '../../support/scratch-folder.js';

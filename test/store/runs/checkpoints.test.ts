@@ -14,7 +14,7 @@ import {
   writeCheckpoint,
 } from '../../../src/store/runs/checkpoints.js';
 import { openDirectoryStore } from '../../../src/store/objects/directory-store.js';
-import { checkpointFileKey, checkpointManifestKey, runKey } from '../../../src/store/objects/layout.js';
+import { checkpointFileKey, checkpointManifestKey, runKey } from '../../../src/store/record-keys.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { adoptOrCreate } from '../../../src/store/records/records.js';
 import { atOnceIn, bytesOf } from '../objects/conformance.js';

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { recordControl } from '../../../src/activities/run/record-control.js';
 import type { OrchestratorDeps } from '../../../src/activities/orchestrator-deps.js';
 import { readControl } from '../../../src/store/runs/control-records.js';
-import { controlFolder, sequenceKey } from '../../../src/store/objects/layout.js';
+import { controlFolder, sequenceKey } from '../../../src/store/record-keys.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { openRunView } from '../../../src/store/runs/quarantine.js';

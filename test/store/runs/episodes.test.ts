@@ -9,7 +9,7 @@ import {
   withFoldedSteps,
 } from '../../../src/store/runs/episodes.js';
 import { openDirectoryStore } from '../../../src/store/objects/directory-store.js';
-import { planKey } from '../../../src/store/objects/layout.js';
+import { planKey } from '../../../src/store/record-keys.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { readRecord } from '../../../src/store/records/records.js';

@@ -16,7 +16,7 @@ import {
   withFaults,
 } from '../../../src/store/runs/fault-figures.js';
 import { readStepAttempts } from '../../../src/store/runs/step-attempts.js';
-import { attemptFolder, runKey, sequenceKey, updateKey } from '../../../src/store/objects/layout.js';
+import { attemptFolder, runKey, sequenceKey, updateKey } from '../../../src/store/record-keys.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { recordsOfAllKinds } from '../fixtures.js';

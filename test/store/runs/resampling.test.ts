@@ -15,7 +15,7 @@ import {
   runKey,
   updateKey,
   waveKey,
-} from '../../../src/store/objects/layout.js';
+} from '../../../src/store/record-keys.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { recordDigest } from '../../../src/store/records/canonical.js';

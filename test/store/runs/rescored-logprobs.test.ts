@@ -2,7 +2,7 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { sha256Hex } from '../../../src/base/sha256.js';
 import { encodeSafetensors } from '../../../src/store/files/safetensors.js';
-import { rescoredKey } from '../../../src/store/objects/layout.js';
+import { rescoredKey } from '../../../src/store/record-keys.js';
 import { chooseRescored, readRescored } from '../../../src/store/runs/rescored-logprobs.js';
 import { memoryStore, type MemoryStore } from '../../followers/memory-store.js';
 import { digestOf } from '../fixtures.js';

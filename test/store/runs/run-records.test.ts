@@ -13,7 +13,7 @@ import {
   runIdOf,
   runKey,
   updateKey,
-} from '../../../src/store/objects/layout.js';
+} from '../../../src/store/record-keys.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { checkOwner, claimRun, type OwnerState } from '../../../src/store/runs/owners.js';
 import { openRunView } from '../../../src/store/runs/quarantine.js';

@@ -1,7 +1,7 @@
 // The batch of a committed step, before and after a collection compresses it (R23).
 import { beforeEach, describe, expect, it } from 'vitest';
 import { sha256Hex } from '../../../src/base/sha256.js';
-import { batchKey, foldedBatchKey } from '../../../src/store/objects/layout.js';
+import { batchKey, foldedBatchKey } from '../../../src/store/record-keys.js';
 import { compressSmall } from '../../../src/store/records/record-codec.js';
 import { foldBatch, readBatch } from '../../../src/store/runs/stored-batch.js';
 import { memoryStore, type MemoryStore } from '../../followers/memory-store.js';

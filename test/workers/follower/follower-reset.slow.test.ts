@@ -15,7 +15,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { openDirectoryStore } from '../../../src/store/objects/directory-store.js';
-import { ownersFolder, sequenceKey } from '../../../src/store/objects/layout.js';
+import { ownersFolder, sequenceKey } from '../../../src/store/record-keys.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { claimName } from '../../../src/store/runs/run-records.js';

@@ -1,6 +1,6 @@
 // A folder whose lock cannot be written because its disk is full is waited for; other failures need a person.
 import { expect, it } from 'vitest';
-import { isNoSpace } from '../../../src/store/objects/store-errors.js';
+import { isNoSpace } from '../../../src/store/record-errors.js';
 import { unlockable } from '../../../src/workers/process/folder-lock.js';
 
 it('a full disk is named as such, and counts as one', () => {

@@ -3,7 +3,7 @@ import { ApplicationFailure } from '@temporalio/common';
 import { describe, expect, it } from 'vitest';
 import { withFailures } from '../../../src/activities/attempt/failure-mapping.js';
 import { maxSameFailures } from '../../../src/activities/attempt/repeated-failures.js';
-import { StoreFull } from '../../../src/store/objects/store-errors.js';
+import { StoreFull } from '../../../src/store/record-errors.js';
 import { CheckpointUploads } from '../../../src/workflows/run/checkpoint-uploads.js';
 import { resumeUpdate, statusQuery } from '../../../src/workflows/messages.js';
 import { checkpointPolicy, localSave } from '../../../src/workflows/policies.js';

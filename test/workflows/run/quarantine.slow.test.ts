@@ -6,7 +6,7 @@ import { createNodeActivities, createTransferActivities } from '../../../src/act
 import { createOrchestratorActivities } from '../../../src/activities/orchestrator-activities.js';
 import { quarantine } from '../../../src/cli/store/quarantine-command.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
-import { batchKey, episodeKey, planKey } from '../../../src/store/objects/layout.js';
+import { batchKey, episodeKey, planKey } from '../../../src/store/record-keys.js';
 import { readState } from '../../../src/store/runs/run-records.js';
 import { grantedSignal, resumeUpdate } from '../../../src/workflows/messages.js';
 import {

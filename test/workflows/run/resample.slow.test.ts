@@ -8,10 +8,10 @@ import { createOrchestratorActivities } from '../../../src/activities/orchestrat
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import { readChanges } from '../../../src/report/history/changes.js';
 import { readHistory } from '../../../src/report/history/run-history.js';
-import { batchKey, episodeKey, episodesFolder } from '../../../src/store/objects/layout.js';
+import { batchKey, episodeKey, episodesFolder } from '../../../src/store/record-keys.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
-import { StoreUnavailable } from '../../../src/store/objects/store-errors.js';
+import { StoreUnavailable } from '../../../src/store/record-errors.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { readControl } from '../../../src/store/runs/control-records.js';
 import { openRunView } from '../../../src/store/runs/quarantine.js';

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
 import { sweepStatusQuery } from '../../../src/workflows/sweep/sweep-messages.js';
 import { readSweep } from '../../../src/store/evaluations/sweeps.js';
-import { evaluationEpisodesFolder, tallyKey } from '../../../src/store/objects/layout.js';
+import { evaluationEpisodesFolder, tallyKey } from '../../../src/store/record-keys.js';
 import { parseSweepSpec } from '../../../src/sweeps/sweep-input.js';
 import { whyItEnded } from '../../../src/cli/train/start-training.js';
 import { resultText, runNow } from '../../../src/cli/sweeps/sweeps-command.js';

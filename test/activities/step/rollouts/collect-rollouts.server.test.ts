@@ -6,7 +6,7 @@ import { describe, expect, it, vi } from 'vitest';
 import { collectRollouts } from '../../../../src/activities/step/collect-rollouts.js';
 import { saveState, uploadCheckpoint } from '../../../../src/activities/step/save-state.js';
 import type { AttemptRecord } from '../../../../src/spec/records/attempt-records.js';
-import { attemptsFolder, episodeKey, planKey } from '../../../../src/store/objects/layout.js';
+import { attemptsFolder, episodeKey, planKey } from '../../../../src/store/record-keys.js';
 import { readRecord } from '../../../../src/store/records/records.js';
 import { readUpdate } from '../../../../src/store/runs/run-records.js';
 import { counting, run, tamper } from '../../fixture.js';

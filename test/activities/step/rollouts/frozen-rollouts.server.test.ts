@@ -10,7 +10,7 @@ import type { PlannedStep } from '../../../../src/activities/contracts.js';
 import { createNodeActivities } from '../../../../src/activities/node-activities.js';
 import type { NodeDeps } from '../../../../src/activities/node-deps.js';
 import { collect as collectGarbage } from '../../../../src/store/collection/collection.js';
-import { episodeKey, episodesFolder, foldedEpisodesKey } from '../../../../src/store/objects/layout.js';
+import { episodeKey, episodesFolder, foldedEpisodesKey } from '../../../../src/store/record-keys.js';
 import type { ObjectStore } from '../../../../src/store/objects/object-store.js';
 import { adoptOrCreate } from '../../../../src/store/records/records.js';
 import { readFolded } from '../../../../src/store/runs/folded-episodes.js';

@@ -8,7 +8,7 @@ import { collectRollouts } from '../../../../src/activities/step/collect-rollout
 import { evaluateState } from '../../../../src/activities/evaluation/evaluate-state.js';
 import type { NodeDeps } from '../../../../src/activities/node-deps.js';
 import type { EpisodeRecord } from '../../../../src/spec/records/episode.js';
-import { episodesFolder } from '../../../../src/store/objects/layout.js';
+import { episodesFolder } from '../../../../src/store/record-keys.js';
 import { requireRecord } from '../../../../src/store/records/records.js';
 import { lastSftStep, run, tamper } from '../../fixture.js';
 import { harness, useHarness } from '../../own-harness.js';

@@ -9,7 +9,7 @@ import { waitOutStore } from '../../../../src/activities/attempt/store-patience.
 import { EnvironmentError } from '../../../../src/environments/environment.js';
 import type { AttemptRecord } from '../../../../src/spec/records/attempt-records.js';
 import { recordDigest } from '../../../../src/store/records/canonical.js';
-import { attemptsFolder, episodeKey, planKey } from '../../../../src/store/objects/layout.js';
+import { attemptsFolder, episodeKey, planKey } from '../../../../src/store/record-keys.js';
 import type { ObjectStore } from '../../../../src/store/objects/object-store.js';
 import { requireRecord } from '../../../../src/store/records/records.js';
 import {
@@ -17,7 +17,7 @@ import {
   StoreUnavailable,
   StoreUnfit,
   type UnreadableRecord,
-} from '../../../../src/store/objects/store-errors.js';
+} from '../../../../src/store/record-errors.js';
 import { activityId, counting, lastSftStep, run, tamper } from '../../fixture.js';
 import { harness, useHarness } from '../../own-harness.js';
 import { overlaid } from '../../../store/overlaid-store.js';

@@ -14,7 +14,7 @@ import {
   stepFolder,
   updateKey,
   waveKey,
-} from '../../../../src/store/objects/layout.js';
+} from '../../../../src/store/record-keys.js';
 import { checkQuarantinable, keysMadeFrom } from '../../../../src/store/runs/quarantine.js';
 import { readUpdate } from '../../../../src/store/runs/run-records.js';
 import { readBatch } from '../../../../src/store/runs/stored-batch.js';

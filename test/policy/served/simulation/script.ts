@@ -10,7 +10,7 @@ import type { PlanRecord } from '../../../../src/spec/records/plan.js';
 import type { RunRecord } from '../../../../src/spec/records/run-records.js';
 import type { RunSpec, ServedModel, SftPhaseSpec } from '../../../../src/spec/run-spec.js';
 import { encodeBatchFile } from '../../../../src/store/files/batch-file.js';
-import { batchKey, planKey, runKey, updateKey } from '../../../../src/store/objects/layout.js';
+import { batchKey, planKey, runKey, updateKey } from '../../../../src/store/record-keys.js';
 import { recordDigest, stepIdOf } from '../../../../src/store/records/canonical.js';
 import { encodeRecord } from '../../../../src/store/records/record-codec.js';
 import { nameOfBase, nameOfState } from '../../../../src/store/records/served-names.js';

@@ -1,7 +1,7 @@
 // One schedule, from its first operation to its verdict: processes that take the runs' steps, others that take over or evaluate, and at last a
 // healthy one that finishes what is left.
 import type { GenerateResult } from '../../../../src/engine/policy-engine.js';
-import { updateKey } from '../../../../src/store/objects/layout.js';
+import { updateKey } from '../../../../src/store/record-keys.js';
 import { areEqual, logprobOf, type Adapters } from './adapters.js';
 import { Disturbances } from './disturbances.js';
 import { MemoryStore } from './memory-store.js';

@@ -10,9 +10,9 @@ import { ServedStateKeeper } from '../../../../src/policy/served/served-state-ke
 import { type Provenance, provenances, type StateReader } from '../../../../src/policy/state-keeper.js';
 import type { Digest } from '../../../../src/spec/records/parts.js';
 import type { UpdateRecord } from '../../../../src/spec/records/update.js';
-import { checkpointManifestKey, updateKey } from '../../../../src/store/objects/layout.js';
+import { checkpointManifestKey, updateKey } from '../../../../src/store/record-keys.js';
 import type { ObjectStore } from '../../../../src/store/objects/object-store.js';
-import { Diverged } from '../../../../src/store/objects/store-errors.js';
+import { Diverged } from '../../../../src/store/record-errors.js';
 import { recordFunction } from '../../../../src/store/records/records.js';
 import { checkpointHome } from '../../../../src/store/runs/checkpoints.js';
 import { readState, readUpdateIfAny } from '../../../../src/store/runs/run-records.js';

@@ -3,7 +3,7 @@ import { expect } from 'vitest';
 import { decodeBatchFile, encodeBatchFile } from '../../../../src/store/files/batch-file.js';
 import { stepIdOf } from '../../../../src/store/records/canonical.js';
 import { sha256Hex } from '../../../../src/base/sha256.js';
-import * as layout from '../../../../src/store/objects/layout.js';
+import * as layout from '../../../../src/store/record-keys.js';
 import { readUpdate } from '../../../../src/store/runs/run-records.js';
 import {
   type Doctored,

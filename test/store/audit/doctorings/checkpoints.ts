@@ -1,5 +1,5 @@
 // Doctored checkpoints, which contradict their manifests or the chain.
-import * as layout from '../../../../src/store/objects/layout.js';
+import * as layout from '../../../../src/store/record-keys.js';
 import { requireRecord } from '../../../../src/store/records/records.js';
 import { readState } from '../../../../src/store/runs/run-records.js';
 import { audited, type Doctoring, edited, home, run } from '../doctored-run.js';

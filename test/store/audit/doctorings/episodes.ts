@@ -3,7 +3,7 @@ import { gunzipSync, gzipSync } from 'node:zlib';
 import type { AttemptRecord } from '../../../../src/spec/records/attempt-records.js';
 import type { EpisodeRecord } from '../../../../src/spec/records/episode.js';
 import { canonicalText } from '../../../../src/store/records/canonical.js';
-import * as layout from '../../../../src/store/objects/layout.js';
+import * as layout from '../../../../src/store/record-keys.js';
 import { readState } from '../../../../src/store/runs/run-records.js';
 import {
   audited,

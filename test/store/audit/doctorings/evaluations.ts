@@ -1,5 +1,5 @@
 // Doctored evaluation results, which contradict their suites or episodes.
-import * as layout from '../../../../src/store/objects/layout.js';
+import * as layout from '../../../../src/store/record-keys.js';
 import {
   audited,
   type Doctoring,

@@ -1,7 +1,7 @@
 // Forgeries by somebody who knows the rules: after a change, all digests that depend on it are computed again, so that the chain is
 // consistent.
 import { sealAgain } from '../signed-chain.js';
-import * as layout from '../../../../src/store/objects/layout.js';
+import * as layout from '../../../../src/store/record-keys.js';
 import { requireRecord } from '../../../../src/store/records/records.js';
 import { readState } from '../../../../src/store/runs/run-records.js';
 import type { EvaluationResult } from '../../../../src/spec/records/evaluation-records.js';

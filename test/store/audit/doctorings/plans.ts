@@ -1,5 +1,5 @@
 // Doctored plans, which contradict their updates or the run's data.
-import * as layout from '../../../../src/store/objects/layout.js';
+import * as layout from '../../../../src/store/record-keys.js';
 import { requireRecord } from '../../../../src/store/records/records.js';
 import {
   type Doctoring,

@@ -1,5 +1,5 @@
 // Doctored sequences (owners, control, names), and records that cannot be read.
-import * as layout from '../../../../src/store/objects/layout.js';
+import * as layout from '../../../../src/store/record-keys.js';
 import {
   control,
   type Doctored,

@@ -1,6 +1,6 @@
 // Doctored updates: the chain of states skips a step or applies one twice.
 import { stepIdOf } from '../../../../src/store/records/canonical.js';
-import * as layout from '../../../../src/store/objects/layout.js';
+import * as layout from '../../../../src/store/record-keys.js';
 import { readUpdate } from '../../../../src/store/runs/run-records.js';
 import { audited, type Doctoring, edited, learned, run, update } from '../doctored-run.js';
 

@@ -1,5 +1,5 @@
 // Errors of the store and its records. Each sets `name` by hand: workflows compare it, and a minifier would change the class's name.
-import type { Digest } from '../../spec/records/parts.js';
+import type { Digest } from '../spec/records/parts.js';
 
 /** The store lacks what records need: create-only puts, read-after-write, access. No retry can fix it. */
 export class StoreUnfit extends Error {

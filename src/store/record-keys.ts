@@ -1,6 +1,6 @@
 // All keys of the store; no other file spells a key. The run id is part of the key, so two timelines of a run share no key.
-import type { Digest } from '../../spec/records/parts.js';
-import { BadKey } from './store-errors.js';
+import type { Digest } from '../spec/records/parts.js';
+import { BadKey } from './record-errors.js';
 
 const keyLimitBytes = 512;
 

@@ -4,12 +4,12 @@ import { tmpdir } from 'node:os';
 import { join, posix } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { StateFolder } from '../../../src/policy/state-folder.js';
-import * as layout from '../../../src/store/objects/layout.js';
-import type { ObjectStore } from '../../../src/store/objects/object-store.js';
-import { openStore } from '../../../src/store/open-store.js';
-import { parseS3Address } from '../../../src/store/objects/s3-address.js';
-import { BadKey } from '../../../src/store/objects/store-errors.js';
+import { StateFolder } from '../../src/policy/state-folder.js';
+import * as keys from '../../src/store/record-keys.js';
+import type { ObjectStore } from '../../src/store/objects/object-store.js';
+import { openStore } from '../../src/store/open-store.js';
+import { parseS3Address } from '../../src/store/objects/s3-address.js';
+import { BadKey } from '../../src/store/record-errors.js';
 
 const digest = 'a'.repeat(64);
 /** Names as users, specs, task files, environments and attackers may send them, some with look-alikes of letters, dots and slashes. */
@@ -105,11 +105,11 @@ const path = fc.oneof(
 
 const made: Record<string, { root: string; make: fc.Arbitrary<() => string> }> = {};
 function makes<Given extends unknown[]>(
-  maker: keyof typeof layout,
+  maker: keyof typeof keys,
   root: string,
   ...given: { [Index in keyof Given]: fc.Arbitrary<Given[Index]> }
 ): void {
-  const make = layout[maker] as (...values: unknown[]) => string;
+  const make = keys[maker] as (...values: unknown[]) => string;
   made[maker] = {
     root,
     make: fc.tuple(...(given as fc.Arbitrary<unknown>[])).map((values) => () => make(...values)),
@@ -193,7 +193,7 @@ made['sequenceKey'] = {
   make: fc.tuple(name, whole).map(
     ([one, n]) =>
       () =>
-        layout.sequenceKey(layout.namesFolder(one), n),
+        keys.sequenceKey(keys.namesFolder(one), n),
   ),
 };
 made['replacementKey'] = {
@@ -201,7 +201,7 @@ made['replacementKey'] = {
   make: fc.tuple(run, whole, whole).map(
     ([one, step, r]) =>
       () =>
-        layout.replacementKey(layout.planKey(one, step), r),
+        keys.replacementKey(keys.planKey(one, step), r),
   ),
 };
 const others = [
@@ -222,7 +222,7 @@ const others = [
 
 describe('a key', () => {
   it('of every kind is tested here', () => {
-    const makers = Object.keys(layout).filter((exported) => !others.includes(exported));
+    const makers = Object.keys(keys).filter((exported) => !others.includes(exported));
     expect(Object.keys(made).sort()).toEqual(makers.sort());
   });
 
@@ -252,8 +252,8 @@ describe('a key', () => {
       fc.property(parts, parts, ([a, m], [b, n]) => {
         fc.pre(isRunId(a) && isRunId(b) && (a !== b || m !== n));
         const below = (key: string, folder: string) => key.startsWith(folder);
-        expect(below(layout.planKey(a, m), layout.stepFolder(b, n))).toBe(false);
-        if (a !== b) expect(below(layout.stepsFolder(a), layout.stepsFolder(b))).toBe(false);
+        expect(below(keys.planKey(a, m), keys.stepFolder(b, n))).toBe(false);
+        if (a !== b) expect(below(keys.stepsFolder(a), keys.stepsFolder(b))).toBe(false);
       }),
     );
   });
@@ -261,7 +261,7 @@ describe('a key', () => {
 
 function isRunId(text: string): boolean {
   try {
-    return layout.checkRunId(text) === text;
+    return keys.checkRunId(text) === text;
   } catch {
     return false;
   }
@@ -274,7 +274,7 @@ function expectBelow(key: string, root: string): void {
   expect(posix.join('/store', key)).toBe(`/store/${key}`);
   expect(decodeURIComponent(key)).toBe(key);
   expect(new URL(key, 'http://store/').pathname).toBe(`/${key}`);
-  expect(() => layout.checkPrefix(key)).not.toThrow();
+  expect(() => keys.checkPrefix(key)).not.toThrow();
 }
 
 describe('a directory store', () => {
