@@ -63,8 +63,7 @@ export interface ReportedEvaluation {
   step: number;
   suite: string;
   passAt1: PassRate;
-  /** Absent in cursors of an earlier version. */
-  graded?: number;
+  graded: number;
   environments: Record<string, PassRate>;
 }
 
@@ -387,9 +386,7 @@ export function targetNote(spec: RunSpec, { step, evaluations }: EventCursor): s
   return endingText({
     step,
     target: spec.trainer.target_pass_at_1,
-    final: final
-      ? { pass_at_1: final.passAt1, ...(final.graded === undefined ? {} : { graded: final.graded }) }
-      : null,
+    final: final ? { pass_at_1: final.passAt1, graded: final.graded } : null,
   });
 }
 

@@ -355,8 +355,7 @@ function fallsOf({ reward, entropy }: AlertWatch): Fall[] {
 function toolErrorRates({ observed }: UpdateRecord): [environment: string, rate: number][] {
   return Object.entries(observed.metrics).flatMap(([name, rate]) => {
     const environment = /^environment\/(.+)\/tool_error_rate$/.exec(name)?.[1];
-    // Steps with episodes before version 2 may have counted more errors than calls.
-    return environment === undefined ? [] : [[environment, Math.min(1, rate)] as [string, number]];
+    return environment === undefined ? [] : [[environment, rate] as [string, number]];
   });
 }
 

@@ -3,7 +3,6 @@
 import { mostFrequentReason, reasonText } from './unknown-outcomes.js';
 import type { EnvironmentReason, EpisodeRecord } from '../spec/records/episode.js';
 import type { RunRecord } from '../spec/records/run-records.js';
-import type { GeneratorSpec } from '../spec/run-spec.js';
 
 /** Thrown if too few outcomes of an evaluation are graded. Its result is then not stored. */
 export class NothingGraded extends Error {
@@ -13,14 +12,9 @@ export class NothingGraded extends Error {
   }
 }
 
-/** Share for runs stored by an earlier version, which lack the setting. */
-const defaultShare = 0.5;
-
 /** Largest share of unknown outcomes that the run accepts. */
 export function maxUnknownShare({ spec }: Pick<RunRecord, 'spec'>): number {
-  // A spec stored by an earlier version lacks the setting.
-  const generator: Partial<GeneratorSpec> = spec.generator;
-  return generator.max_unknown_share ?? defaultShare;
+  return spec.generator.max_unknown_share;
 }
 
 export function tooFewGraded(graded: number, unknown: number, share: number): boolean {

@@ -220,10 +220,7 @@ export function episodeMetrics(episodes: readonly EpisodeFigures[]): Record<stri
   return metrics;
 }
 
-/**
- * Share of attempted tool calls that failed; null without a call. In version 1, episodes counted a malformed call as an error but not as a
- * call. If there are more errors than calls, the share is therefore 1.
- */
+/** Share of attempted tool calls that failed; null without a call. `calls` may be the product of a mean, which rounds: the share is at most 1. */
 export function errorShare(errors: number, calls: number): number | null {
   const attempted = Math.max(calls, errors);
   return attempted > 0 ? errors / attempted : null;

@@ -74,24 +74,21 @@ export async function makeSealed(store: ObjectStore): Promise<void> {
   await store.create(batchKey(run, step), batchBytes);
 }
 
-/** The update's record. `rescored`: as it names them; absent in records of earlier versions. */
-export function updateOf(rescored?: string): UpdateRecord {
+/** The update's record, which names the rescored log-probs. */
+export function updateOf(rescored: string): UpdateRecord {
   const identity = {
     ...kinds.update.identity,
     ...{ run, step, plan: recordDigest(plan), batch, previous_state: previousState, state },
-    ...{ step_id: stepId, numerics },
+    ...{ step_id: stepId, numerics, rescored },
   };
-  return rescored === undefined
-    ? { ...kinds.update, schema: 'longhaul.update/4', identity }
-    : { ...kinds.update, schema: 'longhaul.update/4', identity: { ...identity, rescored } };
+  return { ...kinds.update, identity };
 }
 
 /** Writes the run with its step committed. */
-export async function makeCommitted(store: ObjectStore, named = true): Promise<Rescored> {
+export async function makeCommitted(store: ObjectStore): Promise<Rescored> {
   await makeSealed(store);
   const rescored = await chooseRescored(store, place, trainerLogprobs);
-  const update = updateOf(named ? rescored.sha256 : undefined);
-  await store.create(updateKey(run, step), await encodeRecord('update', update));
+  await store.create(updateKey(run, step), await encodeRecord('update', updateOf(rescored.sha256)));
   return rescored;
 }
 

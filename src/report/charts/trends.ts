@@ -61,11 +61,7 @@ const trend: Trend[] = [
   {
     title: 'Share of tool calls that failed',
     kind: 'grpo',
-    // Episode records before version 2 may have counted more errors than calls.
-    value: ({ observed }) => {
-      const rate = observed.metrics['environment/tool_error_rate'];
-      return rate === undefined ? undefined : Math.min(1, rate);
-    },
+    value: ({ observed }) => observed.metrics['environment/tool_error_rate'],
     format: (value) => `${Math.round(value * 100)} %`,
   },
   {

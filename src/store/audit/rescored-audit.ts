@@ -10,10 +10,7 @@ import { readBatch } from '../runs/stored-batch.js';
 import { AuditReport, readable } from './audit-report.js';
 import type { Chain } from './chain.js';
 
-/**
- * Reports what is wrong with the rescored log-probs of a committed step. An update of an earlier version names none; if they are there, they
- * must still be readable and as many as the batch's targets.
- */
+/** Reports what is wrong with the rescored log-probs that a committed step names. */
 export async function checkRescored(
   { store, report }: Chain,
   timeline: string,
@@ -28,10 +25,10 @@ export async function checkRescored(
       updateKey(timeline, step),
       'it names rescored log-probs, but the step needs none',
     );
-  if (!isServed) return;
+  if (!isServed || recorded === undefined) return;
   const key = rescoredKey(timeline, step, batch);
   if (!(await store.head(key))) {
-    if (recorded !== undefined) report.add('R34', key, 'the rescored log-probs are missing');
+    report.add('R34', key, 'the rescored log-probs are missing');
     return;
   }
   const targets = await targetsOf(store, timeline, step);
@@ -39,8 +36,7 @@ export async function checkRescored(
     await readRescored(store, { run: timeline, step, batch }, targets, recorded);
   } catch (error) {
     if (!(error instanceof UnreadableRecord)) throw error;
-    // Without a name in an update, only the file itself can be wrong.
-    report.add(recorded === undefined ? 'R1' : 'R34', key, error.problem);
+    report.add('R34', key, error.problem);
   }
 }
 

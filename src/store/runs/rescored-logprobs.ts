@@ -58,22 +58,17 @@ export async function readRescored(
 
 export function encodeRescored(batch: Digest, logprobs: Float32Array): Uint8Array {
   const { buffer, byteOffset, byteLength } = logprobs;
-  return encoded(logprobs, {
-    longhaul: batch,
-    sha256: sha256Hex(new Uint8Array(buffer, byteOffset, byteLength)),
-  });
+  const metadata = { longhaul: batch, sha256: sha256Hex(new Uint8Array(buffer, byteOffset, byteLength)) };
+  const tensor = { dtype: 'F32', shape: [logprobs.length], data: logprobs } as const;
+  return encodeSafetensors({ metadata, tensors: { logprobs: tensor } });
 }
 
 /** Throws `UnreadableRecord` if the file belongs to another batch, or its content is not what its checksum says. */
 function decodeRescored(bytes: Uint8Array, key: string, batch: Digest): Float32Array {
   const { metadata, logprobs } = contentOf(bytes, key);
   if (metadata['longhaul'] !== batch) throw new UnreadableRecord(key, 'it belongs to another batch');
-  // Earlier versions wrote no checksum. All else follows from the batch and the log-probs, so each changed bit is noticed.
-  const whole =
-    metadata['sha256'] === undefined
-      ? encoded(logprobs, { longhaul: batch })
-      : encodeRescored(batch, logprobs);
-  if (Buffer.compare(whole, bytes) !== 0)
+  // All of the file follows from the batch and the log-probs, so each changed bit is noticed.
+  if (Buffer.compare(encodeRescored(batch, logprobs), bytes) !== 0)
     throw new UnreadableRecord(key, 'its content does not match its sha256: it was changed');
   if (!logprobs.every((one) => Number.isFinite(one)))
     throw new UnreadableRecord(key, 'it has a log-prob that is not finite');
@@ -92,11 +87,6 @@ function contentOf(
     throw new UnreadableRecord(key, (error as Error).message, { cause: error });
   }
   throw new UnreadableRecord(key, 'it has no tensor `logprobs` of type F32');
-}
-
-function encoded(logprobs: Float32Array, metadata: Record<string, string>): Uint8Array {
-  const tensor = { dtype: 'F32', shape: [logprobs.length], data: logprobs } as const;
-  return encodeSafetensors({ metadata, tensors: { logprobs: tensor } });
 }
 
 const keyOf = ({ run, step, batch }: RescoredBatch): string => rescoredKey(run, step, batch);

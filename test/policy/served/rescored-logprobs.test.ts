@@ -160,14 +160,6 @@ describe('the rescored log-probs of a step on a Tinker server', () => {
       expect(await logged()).toMatchObject({ step });
     });
 
-    it('are read without being named if an earlier version committed the step', async () => {
-      const { logprobs } = await makeCommitted(store, false);
-      const { keepRescored } = (await logged())!;
-      expect((await keepRescored(Float32Array.from([-9, -9, -9]))).logprobs).toEqual(logprobs);
-      await replace(store, key, flipped());
-      await expect(keepRescored(logprobs)).rejects.toMatchObject(unreadable);
-    });
-
     it('cannot be set aside: the weights came from these very numbers', async () => {
       await makeCommitted(store);
       await expect(quarantine(store, key)).rejects.toThrow(/its step is committed/);

@@ -59,13 +59,6 @@ describe('the audit of rescored log-probs', () => {
     expect(await violations()).toEqual([violation('R34', 'it has 2 log-probs, and the batch has 3 targets')]);
   });
 
-  it('finds a flipped bit by the file’s own sha256 if an earlier version committed the step', async () => {
-    await makeCommitted(store, false);
-    expect(await violations()).toEqual([]);
-    await replace(store, key, flipped());
-    expect(await violations()).toEqual([violation('R1', 'its content does not match its sha256')]);
-  });
-
   it('finds an update that names some without having been applied', async () => {
     const { sha256 } = await makeCommitted(store);
     const update = updateOf(sha256);

@@ -1,20 +1,15 @@
 // The trainer's log-probs of a batch are trained on: each changed bit of their file is noticed, and the error names it.
 import { beforeEach, describe, expect, it } from 'vitest';
 import { sha256Hex } from '../../../src/base/sha256.js';
-import { encodeSafetensors } from '../../../src/store/files/safetensors.js';
 import { rescoredKey } from '../../../src/store/record-keys.js';
-import { chooseRescored, readRescored } from '../../../src/store/runs/rescored-logprobs.js';
+import { chooseRescored, encodeRescored, readRescored } from '../../../src/store/runs/rescored-logprobs.js';
 import { memoryStore, type MemoryStore } from '../../followers/memory-store.js';
 import { digestOf } from '../fixtures.js';
 import { batch, flipped, key, place, replace, trainerLogprobs } from '../rescored-step.js';
 
 const targets = trainerLogprobs.length;
 
-/** The file as earlier versions wrote it. */
-function earlierFile(logprobs = trainerLogprobs): Uint8Array {
-  const tensor = { dtype: 'F32', shape: [logprobs.length], data: logprobs } as const;
-  return encodeSafetensors({ metadata: { longhaul: batch }, tensors: { logprobs: tensor } });
-}
+const fileOf = (logprobs = trainerLogprobs): Uint8Array => encodeRescored(batch, logprobs);
 
 describe('the rescored log-probs of a batch', () => {
   let store: MemoryStore;
@@ -44,25 +39,17 @@ describe('the rescored log-probs of a batch', () => {
   });
 
   it('are not read if their file is not the one that the update names', async () => {
-    await store.create(key, earlierFile());
+    await store.create(key, fileOf(Float32Array.from([-3, -3, -3])));
     const read = readRescored(store, place, targets, digestOf('9'));
     await expect(read).rejects.toMatchObject(unreadable('its sha256 is not the one in update.json'));
-  });
-
-  it('are read from the file of an earlier version, which holds no sha256 of its own', async () => {
-    await store.create(key, earlierFile());
-    expect(await chooseRescored(store, place, Float32Array.from([-3, -3, -3]))).toEqual({
-      logprobs: trainerLogprobs,
-      sha256: sha256Hex(earlierFile()),
-    });
   });
 
   it('are refused if they are missing, not finite, too few, or of another batch', async () => {
     const read = () => readRescored(store, place, targets);
     await expect(read()).rejects.toMatchObject(unreadable('it is not in the store'));
-    await store.create(key, earlierFile(Float32Array.from([-1, NaN, -1])));
+    await store.create(key, fileOf(Float32Array.from([-1, NaN, -1])));
     await expect(read()).rejects.toMatchObject(unreadable('not finite'));
-    await replace(store, key, () => earlierFile(Float32Array.from([-1])));
+    await replace(store, key, () => fileOf(Float32Array.from([-1])));
     await expect(read()).rejects.toMatchObject(unreadable('it has 1 log-probs, and the batch has 3 targets'));
     const other = { ...place, batch: digestOf('9') };
     await chooseRescored(store, other, trainerLogprobs);
