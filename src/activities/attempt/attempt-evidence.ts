@@ -1,6 +1,5 @@
 // Writes attempt records. They are evidence for audits and never decide what a run does (R9, R19).
 import { currentAccount } from './attempt-account.js';
-import type { NodeDeps } from '../node-deps.js';
 import type { ProcessLife } from './process-life.js';
 import { currentScope } from './scope.js';
 import { type AttemptScope } from '../../policy/attempt-scope.js';
@@ -73,10 +72,16 @@ export function attemptEvidence(
   };
 }
 
+interface EvidenceDeps {
+  store: ObjectStore;
+  life: ProcessLife;
+  log(message: string): void;
+}
+
 /** Records both results when a divergence ends the activity, wherever in the activity it occurred (R19). */
-export function keepingDivergence<I extends { run: string; step?: number }, O>(
-  activity: (deps: NodeDeps, input: I) => Promise<O>,
-): (deps: NodeDeps, input: I) => Promise<O> {
+export function keepingDivergence<Deps extends EvidenceDeps, I extends { run: string; step?: number }, O>(
+  activity: (deps: Deps, input: I) => Promise<O>,
+): (deps: Deps, input: I) => Promise<O> {
   return async (deps, input) => {
     try {
       return await activity(deps, input);
