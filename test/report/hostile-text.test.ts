@@ -7,7 +7,7 @@ import { readAttempts } from '../../src/report/history/attempts.js';
 import { readHistory, type RunHistory } from '../../src/report/history/run-history.js';
 import type { ReadEpisodes } from '../../src/report/report-episodes.js';
 import { callOf, failed, readEpisodes, recordEvaluated, type SaidEpisode } from './recorded-episodes.js';
-import { memoryStore } from '../followers/memory-store.js';
+import { memoryStore } from '../workers/follower/memory-store.js';
 import { recordedRun } from './recorded-run.js';
 
 const hostile = [

@@ -26,7 +26,7 @@ import {
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { encodeRecord } from '../../src/store/records/record-codec.js';
 import type { RecordKind, RecordTypes } from '../../src/spec/records/record-kinds.js';
-import { memoryStore } from '../followers/memory-store.js';
+import { memoryStore } from '../workers/follower/memory-store.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';
 
 export const steps = 42;

@@ -1,5 +1,5 @@
 // The points of a run that a tracker must have, and the ids in an event file.
-import { MetricPoints } from '../../src/followers/metric-points.js';
+import { MetricPoints } from '../../src/workers/follower/metric-points.js';
 import { Delivered, type MetricPoint } from '../../src/integrations/tracking/metric-point.js';
 import { decodeEvent } from '../../src/integrations/tracking/tensorboard/event.js';
 import { RecordFraming } from '../../src/integrations/tracking/tensorboard/record-framing.js';

@@ -16,7 +16,6 @@ const everything = [
   'policy',
   'report',
   'integrations',
-  'followers',
   'sweeps',
   'activities',
   'workflows',
@@ -42,7 +41,6 @@ export const arrows = {
   policy: { values: ['base', 'spec', 'store', 'engine', 'episode', 'models'], types: [] },
   report: { values: ['base', 'spec', 'rl', 'store', 'episode'], types: [] },
   integrations: { values: ['base', 'spec', 'rl'], types: [] },
-  followers: { values: ['base', 'spec', 'rl', 'store', 'integrations'], types: [] },
   sweeps: { values: ['base', 'spec', 'rl', 'store', 'report'], types: [] },
   activities: {
     values: [

@@ -2,7 +2,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Client } from '@temporalio/client';
 import { refuseDifference } from '../../activities/run/open-run.js';
-import { within } from '../../followers/deadlines.js';
+import { within } from '../../workers/follower/deadlines.js';
 import type { RunSpec } from '../../spec/run-spec.js';
 import { parseRunSpec } from '../../spec/spec-input.js';
 import { runEvaluationKey } from '../../store/record-keys.js';

@@ -1,6 +1,6 @@
 // The alerts of a run, for `status` and for the end of a run. They need no Slack channel.
 import type { RunStatus } from '../../activities/contracts.js';
-import { within } from '../../followers/deadlines.js';
+import { within } from '../../workers/follower/deadlines.js';
 import { alertsOf, type AlertStanding, restAside, stalledSince } from '../../rl/alerts.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
 import { readControl } from '../../store/runs/control-records.js';

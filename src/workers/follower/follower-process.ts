@@ -6,15 +6,10 @@ import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
 import { Client, isGrpcServiceError, ServiceError } from '@temporalio/client';
 import { withoutKnownSecrets } from '../../base/known-secrets.js';
-import { pause } from '../../followers/deadlines.js';
-import { readIfWhole, replaceFile } from '../../followers/json-file.js';
-import {
-  catchUp,
-  followRun,
-  type SessionOptions,
-  type SessionSettings,
-} from '../../followers/run-session.js';
-import type { RunStanding } from '../../followers/run-standing.js';
+import { pause } from './deadlines.js';
+import { readIfWhole, replaceFile } from './json-file.js';
+import { catchUp, followRun, type SessionOptions, type SessionSettings } from './run-session.js';
+import type { RunStanding } from './run-standing.js';
 import { RunFigures } from '../../integrations/tracking/prometheus.js';
 import { serveMetrics } from '../../integrations/tracking/prometheus-server.js';
 import type { Trouble } from '../../store/runs/notices.js';

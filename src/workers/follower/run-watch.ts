@@ -8,8 +8,8 @@ import {
 } from '@temporalio/client';
 import { defineSearchAttributeKey } from '@temporalio/common';
 import type { RunStatus } from '../../activities/contracts.js';
-import type { RunEnding } from '../../followers/run-events.js';
-import type { RunStanding } from '../../followers/run-standing.js';
+import type { RunEnding } from './run-events.js';
+import type { RunStanding } from './run-standing.js';
 import { inParallel } from '../../base/in-parallel.js';
 import { namesFolder, ownersFolder } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';

@@ -9,7 +9,7 @@ import { evaluatePair } from '../../../src/activities/evaluation/evaluate-pair.j
 import { pairsToDo, planSweep } from '../../../src/activities/evaluation/plan-sweep.js';
 import { readSweep } from '../../../src/store/evaluations/sweeps.js';
 import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
-import { MetricPoints } from '../../../src/followers/metric-points.js';
+import { MetricPoints } from '../../../src/workers/follower/metric-points.js';
 import { Delivered } from '../../../src/integrations/tracking/metric-point.js';
 import { readHistory } from '../../../src/report/history/run-history.js';
 import {

@@ -4,8 +4,8 @@ import { expect, it, vi } from 'vitest';
 import type { StepReference } from '../../../src/activities/contracts.js';
 import type { OrchestratorDeps } from '../../../src/activities/orchestrator-deps.js';
 import { withFaultTotals } from '../../../src/activities/reports/fault-totals.js';
-import { memoryStore } from '../../followers/memory-store.js';
-import { recordsOf, writeAll } from '../../followers/written-run.js';
+import { memoryStore } from '../../workers/follower/memory-store.js';
+import { recordsOf, writeAll } from '../../workers/follower/written-run.js';
 import { readRun } from '../../../src/store/runs/run-records.js';
 
 const made = { run: 'long', steps: 6, evalInterval: 6 };

@@ -22,8 +22,8 @@ import {
   last,
   useFinishedRun,
 } from '../../cli/store/gc-fixture.js';
-import { memoryStore } from '../../followers/memory-store.js';
-import { recordsOf, writeAll, writeCheckpoint, writeControl } from '../../followers/written-run.js';
+import { memoryStore } from '../../workers/follower/memory-store.js';
+import { recordsOf, writeAll, writeCheckpoint, writeControl } from '../../workers/follower/written-run.js';
 import { activityId, run, tamper } from '../fixture.js';
 
 useFinishedRun();

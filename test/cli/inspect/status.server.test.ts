@@ -8,7 +8,7 @@ import { whyFollowedEnded } from '../../../src/cli/train/run-end.js';
 import { waitingFor } from '../../../src/cli/waiting-text.js';
 import { StoreFull } from '../../../src/store/record-errors.js';
 import { writeNotice } from '../../../src/store/runs/notices.js';
-import { recordsOf, writeAll } from '../../followers/written-run.js';
+import { recordsOf, writeAll } from '../../workers/follower/written-run.js';
 import { gate, startRun, uniqueName, uniqueScript, withRun } from '../../workflows/scripted-run.js';
 import { longhaul, store, storeAddress, temporal, useCommandStage } from './command-stage.js';
 

@@ -8,8 +8,8 @@ import { parseRunSpec, readSpecFile } from '../../../src/spec/spec-input.js';
 import { runEvaluationKey } from '../../../src/store/record-keys.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
-import { memoryStore } from '../../followers/memory-store.js';
-import { recordsOf, writeAll } from '../../followers/written-run.js';
+import { memoryStore } from '../../workers/follower/memory-store.js';
+import { recordsOf, writeAll } from '../../workers/follower/written-run.js';
 import { recordsOfAllKinds } from '../../store/fixtures.js';
 import { startRun, uniqueScript, withWorkers } from '../../workflows/scripted-run.js';
 import {

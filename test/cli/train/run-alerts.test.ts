@@ -3,8 +3,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { alertsWithin } from '../../../src/cli/train/run-alerts.js';
-import { type MemoryStore, memoryStore } from '../../followers/memory-store.js';
-import { recordsOf, writeAll } from '../../followers/written-run.js';
+import { type MemoryStore, memoryStore } from '../../workers/follower/memory-store.js';
+import { recordsOf, writeAll } from '../../workers/follower/written-run.js';
 
 const [run, steps] = ['long', 3_000];
 

@@ -4,7 +4,7 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
-import { usualTimes } from '../../../src/followers/follower.js';
+import { usualTimes } from '../../../src/workers/follower/follower.js';
 import { BridgeProcess } from '../../../src/integrations/tracking/wandb/bridge-process.js';
 import { scratchFolder } from '../../support/scratch-folder.js';
 

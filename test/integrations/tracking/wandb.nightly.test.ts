@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { SinkRefused } from '../../../src/integrations/tracking/metric-point.js';
 import { createWandb, type WandbOptions } from '../../../src/integrations/tracking/wandb/wandb-sink.js';
-import { followThroughKills } from '../../followers/killed-processes.js';
+import { followThroughKills } from '../../workers/follower/killed-processes.js';
 import { pythonWith } from '../../support/python/python-environments.js';
 import { pointsOf } from './points.js';
 import { scratchFolder } from '../../support/scratch-folder.js';

@@ -12,7 +12,7 @@ import { discardSamples } from '../../../src/store/runs/resampling.js';
 import { batchKey } from '../../../src/store/record-keys.js';
 import { readInstances } from '../../../src/store/runs/served-models.js';
 import { openRunView, remedyFor } from '../../../src/store/runs/quarantine.js';
-import { memoryStore, type MemoryStore } from '../../followers/memory-store.js';
+import { memoryStore, type MemoryStore } from '../../workers/follower/memory-store.js';
 import {
   batch,
   flipped,

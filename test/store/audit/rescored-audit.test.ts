@@ -8,7 +8,7 @@ import { encodeRescored } from '../../../src/store/runs/rescored-logprobs.js';
 import { sha256Hex } from '../../../src/base/sha256.js';
 import { updateKey } from '../../../src/store/record-keys.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
-import { memoryStore, type MemoryStore } from '../../followers/memory-store.js';
+import { memoryStore, type MemoryStore } from '../../workers/follower/memory-store.js';
 import {
   batch,
   flipped,

@@ -3,7 +3,7 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import { sha256Hex } from '../../../src/base/sha256.js';
 import { rescoredKey } from '../../../src/store/record-keys.js';
 import { chooseRescored, encodeRescored, readRescored } from '../../../src/store/runs/rescored-logprobs.js';
-import { memoryStore, type MemoryStore } from '../../followers/memory-store.js';
+import { memoryStore, type MemoryStore } from '../../workers/follower/memory-store.js';
 import { digestOf } from '../fixtures.js';
 import { batch, flipped, key, place, replace, trainerLogprobs } from '../rescored-step.js';
 

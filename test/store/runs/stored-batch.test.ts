@@ -4,7 +4,7 @@ import { sha256Hex } from '../../../src/base/sha256.js';
 import { batchKey, foldedBatchKey } from '../../../src/store/record-keys.js';
 import { compressSmall } from '../../../src/store/records/record-codec.js';
 import { foldBatch, readBatch } from '../../../src/store/runs/stored-batch.js';
-import { memoryStore, type MemoryStore } from '../../followers/memory-store.js';
+import { memoryStore, type MemoryStore } from '../../workers/follower/memory-store.js';
 
 const [run, step] = ['tiny', 3];
 const batch = Buffer.from('tokens '.repeat(1_000));

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { openDirectoryStore } from '../../../src/store/objects/directory-store.js';
 import { freePort } from '../../../src/stack/free-port.js';
-import { recordsOf, writeAll } from '../../followers/written-run.js';
+import { recordsOf, writeAll } from './written-run.js';
 import { until } from '../../support/until.js';
 
 const register = fileURLToPath(new URL('../../support/preloads/typescript-register.mjs', import.meta.url));

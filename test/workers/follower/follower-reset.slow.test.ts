@@ -19,7 +19,7 @@ import { ownersFolder, sequenceKey } from '../../../src/store/record-keys.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { claimName } from '../../../src/store/runs/run-records.js';
-import { recordsOf, writeAll } from '../../followers/written-run.js';
+import { recordsOf, writeAll } from './written-run.js';
 import { recordsOfAllKinds } from '../../store/fixtures.js';
 import { until } from '../../support/until.js';
 import { resetStandIn, startStandIn, temporal, useStandInRuns } from './stand-in-runs.js';

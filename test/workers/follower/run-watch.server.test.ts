@@ -4,7 +4,7 @@ import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { claimRun } from '../../../src/store/runs/owners.js';
 import { claimName } from '../../../src/store/runs/run-records.js';
 import { type DrivenRun, RunWatch } from '../../../src/workers/follower/run-watch.js';
-import { memoryStore } from '../../followers/memory-store.js';
+import { memoryStore } from './memory-store.js';
 import { until } from '../../support/until.js';
 import { asked, blockAgain, type StandInEnd } from './stand-in-run.js';
 import { resetStandIn, startStandIn, temporal, useStandInRuns } from './stand-in-runs.js';

@@ -1,20 +1,20 @@
 // What followers read of a run: its own steps, in pages, and the evaluations of their states. The steps before a fork are left to the
 // parent's followers.
-import type { EvaluatedRecord, EvaluationResult } from '../spec/records/evaluation-records.js';
-import type { ControlRecord } from '../spec/records/control-records.js';
-import type { Digest } from '../spec/records/parts.js';
-import type { RunRecord } from '../spec/records/run-records.js';
-import type { UpdateRecord } from '../spec/records/update.js';
-import { runSuites } from '../spec/schedule.js';
-import { readControl } from '../store/runs/control-records.js';
-import { inParallel } from '../base/in-parallel.js';
-import { evaluationResultKey, updateKey } from '../store/record-keys.js';
-import type { ObjectStore } from '../store/objects/object-store.js';
-import { openRunView } from '../store/runs/quarantine.js';
-import { readIfWhole, readRecord } from '../store/records/records.js';
-import { readRunEvaluations } from '../store/evaluations/run-evaluations.js';
-import { readRun, readUpdate, readUpdateIfAny } from '../store/runs/run-records.js';
-import { isUnreadable } from '../store/record-errors.js';
+import type { EvaluatedRecord, EvaluationResult } from '../../spec/records/evaluation-records.js';
+import type { ControlRecord } from '../../spec/records/control-records.js';
+import type { Digest } from '../../spec/records/parts.js';
+import type { RunRecord } from '../../spec/records/run-records.js';
+import type { UpdateRecord } from '../../spec/records/update.js';
+import { runSuites } from '../../spec/schedule.js';
+import { readControl } from '../../store/runs/control-records.js';
+import { inParallel } from '../../base/in-parallel.js';
+import { evaluationResultKey, updateKey } from '../../store/record-keys.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { openRunView } from '../../store/runs/quarantine.js';
+import { readIfWhole, readRecord } from '../../store/records/records.js';
+import { readRunEvaluations } from '../../store/evaluations/run-evaluations.js';
+import { readRun, readUpdate, readUpdateIfAny } from '../../store/runs/run-records.js';
+import { isUnreadable } from '../../store/record-errors.js';
 
 /** How many updates are read at once, and so held in memory at most. */
 export const pageSteps = 32;

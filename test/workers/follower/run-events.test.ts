@@ -1,9 +1,13 @@
 // The events of a run: each occurs once, with the same id for any reader, however often it reads.
 import { describe, expect, it } from 'vitest';
-import { type EventContext, newEventCursor, type RunEnding } from '../../src/followers/run-events.js';
-import type { RunEvent } from '../../src/integrations/slack/run-event.js';
-import { checkpointFileKey, checkpointManifestKey } from '../../src/store/record-keys.js';
-import { recordsOfAllKinds } from '../store/fixtures.js';
+import {
+  type EventContext,
+  newEventCursor,
+  type RunEnding,
+} from '../../../src/workers/follower/run-events.js';
+import type { RunEvent } from '../../../src/integrations/slack/run-event.js';
+import { checkpointFileKey, checkpointManifestKey } from '../../../src/store/record-keys.js';
+import { recordsOfAllKinds } from '../../store/fixtures.js';
 import { memoryStore } from './memory-store.js';
 import { alerts, contextAt, ids, readAll, storeOf } from './read-events.js';
 import {

@@ -1,7 +1,7 @@
 // The steps at which a run asks for an evaluation, to look again for those that came after their step was delivered.
-import type { ControlRecord } from '../spec/records/control-records.js';
-import type { RunRecord } from '../spec/records/run-records.js';
-import type { RunSpec } from '../spec/run-spec.js';
+import type { ControlRecord } from '../../spec/records/control-records.js';
+import type { RunRecord } from '../../spec/records/run-records.js';
+import type { RunSpec } from '../../spec/run-spec.js';
 import {
   plannedSteps,
   type RunSuite,
@@ -9,7 +9,7 @@ import {
   specsInForce,
   stopsAsked,
   suiteDue,
-} from '../spec/schedule.js';
+} from '../../spec/schedule.js';
 
 interface Asking {
   record: RunRecord;

@@ -1,8 +1,8 @@
 // A run's records one by one, in the order in which a run writes them, for readers that read while the run is in progress.
-import type { ControlChange } from '../../src/spec/records/control-records.js';
-import type { UpdateRecord } from '../../src/spec/records/update.js';
-import type { RunSpec } from '../../src/spec/run-spec.js';
-import { recordDigest } from '../../src/store/records/canonical.js';
+import type { ControlChange } from '../../../src/spec/records/control-records.js';
+import type { UpdateRecord } from '../../../src/spec/records/update.js';
+import type { RunSpec } from '../../../src/spec/run-spec.js';
+import { recordDigest } from '../../../src/store/records/canonical.js';
 import {
   checkpointManifestKey,
   controlFolder,
@@ -16,11 +16,11 @@ import {
   runKey,
   sequenceKey,
   updateKey,
-} from '../../src/store/record-keys.js';
-import type { ObjectStore } from '../../src/store/objects/object-store.js';
-import { encodeRecord } from '../../src/store/records/record-codec.js';
-import type { RecordKind, RecordTypes } from '../../src/spec/records/record-kinds.js';
-import { recordsOfAllKinds } from '../store/fixtures.js';
+} from '../../../src/store/record-keys.js';
+import type { ObjectStore } from '../../../src/store/objects/object-store.js';
+import { encodeRecord } from '../../../src/store/records/record-codec.js';
+import type { RecordKind, RecordTypes } from '../../../src/spec/records/record-kinds.js';
+import { recordsOfAllKinds } from '../../store/fixtures.js';
 
 export interface Written {
   key: string;

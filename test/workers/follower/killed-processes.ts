@@ -6,11 +6,11 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'vitest';
-import type { FollowerEnd } from '../../src/followers/follower.js';
-import { openDirectoryStore } from '../../src/store/objects/directory-store.js';
+import type { FollowerEnd } from '../../../src/workers/follower/follower.js';
+import { openDirectoryStore } from '../../../src/store/objects/directory-store.js';
 import { recordsOf, writeAll, type WrittenRun } from './written-run.js';
 
-const register = fileURLToPath(new URL('../support/preloads/typescript-register.mjs', import.meta.url));
+const register = fileURLToPath(new URL('../../support/preloads/typescript-register.mjs', import.meta.url));
 const program = fileURLToPath(new URL('children/doomed-follower.ts', import.meta.url));
 /** A process needs a second or two to begin; on a busy machine, many. */
 const beginsWithinMs = 60_000;

@@ -4,19 +4,19 @@ import { closeSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'nod
 import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { follow, type FollowerOptions, type FollowerTimes } from '../../src/followers/follower.js';
-import { type DroppedNotice, notesPath, readNotes } from '../../src/followers/follower-notes.js';
+import { follow, type FollowerOptions, type FollowerTimes } from '../../../src/workers/follower/follower.js';
+import { type DroppedNotice, notesPath, readNotes } from '../../../src/workers/follower/follower-notes.js';
 import {
   Delivered,
   type MetricPoint,
   type PointSink,
   SinkRefused,
   stepOfId,
-} from '../../src/integrations/tracking/metric-point.js';
-import { until } from '../support/until.js';
+} from '../../../src/integrations/tracking/metric-point.js';
+import { until } from '../../support/until.js';
 import { memoryStore } from './memory-store.js';
 import { recordsOf, writeAll } from './written-run.js';
-import { scratchFolder } from '../support/scratch-folder.js';
+import { scratchFolder } from '../../support/scratch-folder.js';
 
 const scratch = scratchFolder();
 let folders = 0;

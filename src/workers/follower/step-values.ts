@@ -1,11 +1,15 @@
 // Turns a record's figures into a point: an update's figures keep their names, an evaluation's get SkyRL's names.
-import { evaluationPointId, type MetricPoint, stepPointId } from '../integrations/tracking/metric-point.js';
-import type { EvaluationResult } from '../spec/records/evaluation-records.js';
-import { passRatesOf } from '../spec/pass-rate.js';
-import type { UpdateRecord } from '../spec/records/update.js';
-import { metricsOf } from '../rl/metrics.js';
-import { type FaultTotals, faultsAfter } from '../store/runs/fault-figures.js';
-import { costOf, type Prices, spentBy } from '../rl/spending.js';
+import {
+  evaluationPointId,
+  type MetricPoint,
+  stepPointId,
+} from '../../integrations/tracking/metric-point.js';
+import type { EvaluationResult } from '../../spec/records/evaluation-records.js';
+import { passRatesOf } from '../../spec/pass-rate.js';
+import type { UpdateRecord } from '../../spec/records/update.js';
+import { metricsOf } from '../../rl/metrics.js';
+import { type FaultTotals, faultsAfter } from '../../store/runs/fault-figures.js';
+import { costOf, type Prices, spentBy } from '../../rl/spending.js';
 
 /** Totals of a run's own steps up to `step`. They are added in the order of the steps, because sums of floats depend on the order. */
 export interface RunningTotals extends FaultTotals {

@@ -2,13 +2,13 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { type MetricPoint, stepOfId } from '../../src/integrations/tracking/metric-point.js';
-import { eventFileName } from '../../src/integrations/tracking/tensorboard/tensorboard-sink.js';
-import { eventIds, expectedPoints } from '../support/stored-points.js';
+import { type MetricPoint, stepOfId } from '../../../src/integrations/tracking/metric-point.js';
+import { eventFileName } from '../../../src/integrations/tracking/tensorboard/tensorboard-sink.js';
+import { eventIds, expectedPoints } from '../../support/stored-points.js';
 import { followThroughKills } from './killed-processes.js';
 import { memoryStore } from './memory-store.js';
 import { recordsOf, writeAll } from './written-run.js';
-import { scratchFolder } from '../support/scratch-folder.js';
+import { scratchFolder } from '../../support/scratch-folder.js';
 
 const scratch = scratchFolder();
 

@@ -1,13 +1,13 @@
 // The loop that follows one run for one tracker: reads the points that the tracker lacks from the records, and delivers them in order. It
 // may lag, die and restart; no step and no other tracker waits for it. Every wait has a deadline.
-import { Backoff } from '../base/backoff.js';
+import { Backoff } from '../../base/backoff.js';
 import {
   type Delivered,
   type MetricPoint,
   type PointSink,
   SinkRefused,
-} from '../integrations/tracking/metric-point.js';
-import type { ObjectStore } from '../store/objects/object-store.js';
+} from '../../integrations/tracking/metric-point.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
 import { pause, within } from './deadlines.js';
 import { type DroppedNotice, type FollowerNotes, readNotes, writeNotes } from './follower-notes.js';
 import { MetricPoints } from './metric-points.js';

@@ -8,27 +8,33 @@ import type {
   RunEnded,
   RunEvent,
   RunStarted,
-} from '../integrations/slack/run-event.js';
-import type { EvaluationResult } from '../spec/records/evaluation-records.js';
-import { endingText, largestPassAtK, nothingGraded, type PassRate, passRateText } from '../spec/pass-rate.js';
-import type { OwnerRecord } from '../spec/records/run-records.js';
-import type { RunSpec } from '../spec/run-spec.js';
-import { plannedSteps, reachesTarget, runSuites } from '../spec/schedule.js';
-import { sha256Hex } from '../base/sha256.js';
-import { checkpointHome } from '../store/runs/checkpoints.js';
-import { foldControl } from '../store/runs/control-records.js';
-import { projectFaults } from '../store/runs/fault-figures.js';
+} from '../../integrations/slack/run-event.js';
+import type { EvaluationResult } from '../../spec/records/evaluation-records.js';
+import {
+  endingText,
+  largestPassAtK,
+  nothingGraded,
+  type PassRate,
+  passRateText,
+} from '../../spec/pass-rate.js';
+import type { OwnerRecord } from '../../spec/records/run-records.js';
+import type { RunSpec } from '../../spec/run-spec.js';
+import { plannedSteps, reachesTarget, runSuites } from '../../spec/schedule.js';
+import { sha256Hex } from '../../base/sha256.js';
+import { checkpointHome } from '../../store/runs/checkpoints.js';
+import { foldControl } from '../../store/runs/control-records.js';
+import { projectFaults } from '../../store/runs/fault-figures.js';
 import {
   checkpointFolder,
   checkpointManifestKey,
   checkpointsFolder,
   nameOfRun,
   ownersFolder,
-} from '../store/record-keys.js';
-import type { ObjectStore } from '../store/objects/object-store.js';
-import { inParallel } from '../base/in-parallel.js';
-import { readIfWhole, readSequence } from '../store/records/records.js';
-import { evaluationPointId } from '../integrations/tracking/metric-point.js';
+} from '../../store/record-keys.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { inParallel } from '../../base/in-parallel.js';
+import { readIfWhole, readSequence } from '../../store/records/records.js';
+import { evaluationPointId } from '../../integrations/tracking/metric-point.js';
 import {
   type AlertWatch,
   nothingWatched,
@@ -36,8 +42,8 @@ import {
   restAside,
   stalledSince,
   watchStep,
-} from '../rl/alerts.js';
-import { errorShare } from '../rl/metrics.js';
+} from '../../rl/alerts.js';
+import { errorShare } from '../../rl/metrics.js';
 import { stepsAskedAt } from './asked-evaluations.js';
 import { ofOwnStart } from './own-start.js';
 import {

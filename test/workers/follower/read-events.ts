@@ -5,9 +5,9 @@ import {
   newEventCursor,
   readRunEvents,
   type RunEnding,
-} from '../../src/followers/run-events.js';
-import type { AlertRaised, RunEvent } from '../../src/integrations/slack/run-event.js';
-import type { ObjectStore } from '../../src/store/objects/object-store.js';
+} from '../../../src/workers/follower/run-events.js';
+import type { AlertRaised, RunEvent } from '../../../src/integrations/slack/run-event.js';
+import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { memoryStore } from './memory-store.js';
 import { recordsOf, timeOf, writeAll, type WrittenRun } from './written-run.js';
 

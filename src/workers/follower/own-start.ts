@@ -1,10 +1,10 @@
 // A run may be started many times, each time with another budget. The settings of a start apply to the steps that it planned, at whatever
 // time a reader asks.
 import { isDeepStrictEqual } from 'node:util';
-import type { OwnerRecord } from '../spec/records/run-records.js';
-import type { UpdateRecord } from '../spec/records/update.js';
-import type { ObjectStore } from '../store/objects/object-store.js';
-import { readPlan } from '../store/runs/run-records.js';
+import type { OwnerRecord } from '../../spec/records/run-records.js';
+import type { UpdateRecord } from '../../spec/records/update.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { readPlan } from '../../store/runs/run-records.js';
 
 /**
  * The setting `given` of the start that planned the step. `owners` must be read after the update, so that they include this start. If all

@@ -1,16 +1,16 @@
 // The loop that reports one run in its Slack thread: reads events from the records, with a cursor, and delivers them one by one. A message
 // may take a quarter of an hour; no other part of the follower waits for it.
 import { join } from 'node:path';
-import { drawChart } from '../integrations/slack/chart-picture.js';
-import type { Link, RunEvent, RunStarted, RunStatusLine } from '../integrations/slack/run-event.js';
-import { RunThread, type ThreadTiming } from '../integrations/slack/run-thread.js';
-import type { PassRate } from '../spec/pass-rate.js';
-import type { OwnerRecord, RunRecord } from '../spec/records/run-records.js';
-import type { SlackNews, SlackSpec } from '../spec/run-spec.js';
-import { plannedSteps } from '../spec/schedule.js';
-import { sha256Hex } from '../base/sha256.js';
-import type { Trouble } from '../store/runs/notices.js';
-import type { ObjectStore } from '../store/objects/object-store.js';
+import { drawChart } from '../../integrations/slack/chart-picture.js';
+import type { Link, RunEvent, RunStarted, RunStatusLine } from '../../integrations/slack/run-event.js';
+import { RunThread, type ThreadTiming } from '../../integrations/slack/run-thread.js';
+import type { PassRate } from '../../spec/pass-rate.js';
+import type { OwnerRecord, RunRecord } from '../../spec/records/run-records.js';
+import type { SlackNews, SlackSpec } from '../../spec/run-spec.js';
+import { plannedSteps } from '../../spec/schedule.js';
+import { sha256Hex } from '../../base/sha256.js';
+import type { Trouble } from '../../store/runs/notices.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
 import { pause, within } from './deadlines.js';
 import { readIfWhole, replaceFile } from './json-file.js';
 import {

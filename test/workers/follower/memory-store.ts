@@ -1,5 +1,5 @@
 // An object store in memory, for tests that read and write thousands of small records.
-import type { ObjectInfo, ObjectStore } from '../../src/store/objects/object-store.js';
+import type { ObjectInfo, ObjectStore } from '../../../src/store/objects/object-store.js';
 
 export interface MemoryStore extends ObjectStore {
   /** Number of reads that were answered. */

@@ -4,22 +4,22 @@
 // Order: a step's point comes after the points of all earlier steps, and after the evaluations of the state before it that are stored when
 // the step is committed; the run itself plays no later ones (R15). An evaluation that is stored later is found when a reader restarts or
 // when the run is over. A fork's series begins after the step at which it left its parent.
-import type { OwnerRecord, RunRecord } from '../spec/records/run-records.js';
-import type { UpdateRecord } from '../spec/records/update.js';
-import type { Prices } from '../rl/spending.js';
-import { runSuites } from '../spec/schedule.js';
-import { inParallel } from '../base/in-parallel.js';
-import { ownersFolder } from '../store/record-keys.js';
-import type { ObjectStore } from '../store/objects/object-store.js';
-import { readSequence } from '../store/records/records.js';
-import { readControl } from '../store/runs/control-records.js';
-import { type FaultTotals, noFaults, projectFaults } from '../store/runs/fault-figures.js';
-import { readUpdates } from '../store/runs/run-records.js';
+import type { OwnerRecord, RunRecord } from '../../spec/records/run-records.js';
+import type { UpdateRecord } from '../../spec/records/update.js';
+import type { Prices } from '../../rl/spending.js';
+import { runSuites } from '../../spec/schedule.js';
+import { inParallel } from '../../base/in-parallel.js';
+import { ownersFolder } from '../../store/record-keys.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { readSequence } from '../../store/records/records.js';
+import { readControl } from '../../store/runs/control-records.js';
+import { type FaultTotals, noFaults, projectFaults } from '../../store/runs/fault-figures.js';
+import { readUpdates } from '../../store/runs/run-records.js';
 import {
   evaluationPointId,
   type Delivered,
   type MetricPoint,
-} from '../integrations/tracking/metric-point.js';
+} from '../../integrations/tracking/metric-point.js';
 import { stepsAskedAt } from './asked-evaluations.js';
 import { ofOwnStart } from './own-start.js';
 import {

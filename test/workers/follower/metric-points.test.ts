@@ -2,14 +2,14 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { MetricPoints } from '../../src/followers/metric-points.js';
-import { evaluationPoint, type RunningTotals } from '../../src/followers/step-values.js';
-import { Delivered, type MetricPoint, stepOfId } from '../../src/integrations/tracking/metric-point.js';
-import type { EvaluationResult } from '../../src/spec/records/evaluation-records.js';
-import type { ObjectStore } from '../../src/store/objects/object-store.js';
-import { updateKey } from '../../src/store/record-keys.js';
-import { recordsOfAllKinds } from '../store/fixtures.js';
-import { until } from '../support/until.js';
+import { MetricPoints } from '../../../src/workers/follower/metric-points.js';
+import { evaluationPoint, type RunningTotals } from '../../../src/workers/follower/step-values.js';
+import { Delivered, type MetricPoint, stepOfId } from '../../../src/integrations/tracking/metric-point.js';
+import type { EvaluationResult } from '../../../src/spec/records/evaluation-records.js';
+import type { ObjectStore } from '../../../src/store/objects/object-store.js';
+import { updateKey } from '../../../src/store/record-keys.js';
+import { recordsOfAllKinds } from '../../store/fixtures.js';
+import { until } from '../../support/until.js';
 import { memoryStore } from './memory-store.js';
 import { recordsOf, timeOf, writeAll, type Written, writeControl, type WrittenRun } from './written-run.js';
 

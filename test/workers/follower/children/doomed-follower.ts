@@ -3,12 +3,12 @@
 // absent, metrics.jsonl and TensorBoard are used).
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { follow, type FollowerOptions } from '../../../src/followers/follower.js';
-import type { PointSink } from '../../../src/integrations/tracking/metric-point.js';
-import { createMetricsJsonl } from '../../../src/integrations/tracking/metrics-jsonl.js';
-import { createTensorBoard } from '../../../src/integrations/tracking/tensorboard/tensorboard-sink.js';
-import { createWandb } from '../../../src/integrations/tracking/wandb/wandb-sink.js';
-import { openDirectoryStore } from '../../../src/store/objects/directory-store.js';
+import { follow, type FollowerOptions } from '../../../../src/workers/follower/follower.js';
+import type { PointSink } from '../../../../src/integrations/tracking/metric-point.js';
+import { createMetricsJsonl } from '../../../../src/integrations/tracking/metrics-jsonl.js';
+import { createTensorBoard } from '../../../../src/integrations/tracking/tensorboard/tensorboard-sink.js';
+import { createWandb } from '../../../../src/integrations/tracking/wandb/wandb-sink.js';
+import { openDirectoryStore } from '../../../../src/store/objects/directory-store.js';
 import { timeOf } from '../written-run.js';
 
 const [root = '', folder = '', overFile = '', python] = process.argv.slice(2);

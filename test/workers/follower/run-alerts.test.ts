@@ -1,11 +1,11 @@
 // Alerts of a run: each is raised once, when its condition begins to hold, for any reader at any time.
 import { describe, expect, it } from 'vitest';
-import { type AlertWatch, nothingWatched, stalledSince, watchStep } from '../../src/rl/alerts.js';
-import { type EventCursor, newEventCursor } from '../../src/followers/run-events.js';
-import type { RunEvent } from '../../src/integrations/slack/run-event.js';
-import { ownersFolder, sequenceKey } from '../../src/store/record-keys.js';
-import { encodeRecord } from '../../src/store/records/record-codec.js';
-import { recordsOfAllKinds } from '../store/fixtures.js';
+import { type AlertWatch, nothingWatched, stalledSince, watchStep } from '../../../src/rl/alerts.js';
+import { type EventCursor, newEventCursor } from '../../../src/workers/follower/run-events.js';
+import type { RunEvent } from '../../../src/integrations/slack/run-event.js';
+import { ownersFolder, sequenceKey } from '../../../src/store/record-keys.js';
+import { encodeRecord } from '../../../src/store/records/record-codec.js';
+import { recordsOfAllKinds } from '../../store/fixtures.js';
 import { memoryStore } from './memory-store.js';
 import { alerts, contextAt, readAll, storeOf } from './read-events.js';
 import { recordsOf, timeOf, writeAll, writeControl, type WrittenRun } from './written-run.js';

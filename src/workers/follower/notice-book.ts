@@ -1,7 +1,7 @@
 // Keeps the current notices of one run's followers in the store: one record for each change, written no faster than people can read.
-import type { NoticeRecord } from '../spec/records/run-records.js';
-import { readNotices, type Trouble, troublesOf, writeNotice } from '../store/runs/notices.js';
-import type { ObjectStore } from '../store/objects/object-store.js';
+import type { NoticeRecord } from '../../spec/records/run-records.js';
+import { readNotices, type Trouble, troublesOf, writeNotice } from '../../store/runs/notices.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
 
 /** Shortest time between two records of one tracker, so that a problem that comes and goes is not recorded each time. */
 const leastPauseMs = 60_000;
