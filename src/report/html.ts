@@ -1,5 +1,5 @@
 // Writes the HTML of all parts of the report. Text from a record always goes through `escapeHtml`.
-import { escapeXml } from '../base/svg.js';
+import { escapeXml } from './charts/svg.js';
 
 export { escapeXml as escapeHtml };
 

@@ -1,5 +1,5 @@
 // Draws an interval as a bar around 0, readable without colour: the dot is full if the interval excludes 0, and hollow if not.
-import { element, line, linearScale } from '../base/svg.js';
+import { element, line, linearScale } from '../report/charts/svg.js';
 import { points } from '../report/format.js';
 import type { Difference } from './comparison.js';
 

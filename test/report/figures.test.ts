@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from 'vitest';
-import { ticks } from '../../src/base/svg.js';
+import { ticks } from '../../src/report/charts/svg.js';
 import { lineChart, smoothed } from '../../src/report/charts/chart.js';
 import { clearest } from '../../src/report/charts/chart-label.js';
 import { readChanges } from '../../src/report/history/changes.js';

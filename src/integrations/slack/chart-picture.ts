@@ -11,7 +11,7 @@ import {
   text,
   ticks,
   yAxis,
-} from '../../base/svg.js';
+} from '../../report/charts/svg.js';
 
 /** The pass rates of one environment, or of all environments. */
 interface PassRateLine {

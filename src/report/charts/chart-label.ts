@@ -1,5 +1,5 @@
 // Places the value of a dot where it can be read: beside the dot, and not over a line.
-import type { Box, Place } from '../../base/svg.js';
+import type { Box, Place } from './svg.js';
 
 interface Label extends Place {
   /** SVG's `text-anchor`. */

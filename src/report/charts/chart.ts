@@ -12,7 +12,7 @@ import {
   text,
   ticks,
   yAxis,
-} from '../../base/svg.js';
+} from './svg.js';
 import { clearest } from './chart-label.js';
 
 export interface ChartSeries {

@@ -1,5 +1,5 @@
 // Small charts side by side. Each shows one figure by step.
-import { escapeXml } from '../../base/svg.js';
+import { escapeXml } from './svg.js';
 import { lineChart, smoothedParts, smoothingWidth, type ChartSeries } from './chart.js';
 
 interface TrendFigure {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { element, linearScale, polyline, stepAxis, text } from '../../src/base/svg.js';
+import { element, linearScale, polyline, stepAxis, text } from '../../../src/report/charts/svg.js';
 
 const plot = { left: 0, right: 100, top: 0, bottom: 50 };
 
