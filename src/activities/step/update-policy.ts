@@ -163,7 +163,7 @@ function lackOf(plan: PlanRecord, outcomes: (number | null)[][]): NoSignal | All
 
 function recordOf(
   { plan, planDigest, batch, identity, stepId }: SealedStep,
-  { state, applied, weights, rescored, served }: ComputedUpdate,
+  { state, applied, weights, rescored }: ComputedUpdate,
   observed: UpdateRecord['observed'],
 ): UpdateRecord {
   return {
