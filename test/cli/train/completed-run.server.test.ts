@@ -7,10 +7,8 @@ import type { RunSpec } from '../../../src/spec/run-spec.js';
 import { parseRunSpec, readSpecFile } from '../../../src/spec/spec-input.js';
 import { runEvaluationKey } from '../../../src/store/record-keys.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
-import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { memoryStore } from '../../workers/follower/memory-store.js';
 import { recordsOf, writeAll } from '../../workers/follower/written-run.js';
-import { recordsOfAllKinds } from '../../store/fixtures.js';
 import { startRun, uniqueScript, withWorkers } from '../../workflows/scripted-run.js';
 import {
   folder,
@@ -31,20 +29,8 @@ const specOf = async (name: string): Promise<RunSpec> => ({
 /** The records of a run of `steps` steps; `evaluated`: whether they name the evaluation of its last state. */
 async function record(run: string, steps: number, into: ObjectStore, evaluated = true): Promise<void> {
   const written = recordsOf({ run, steps });
-  await writeAll(into, written);
-  const { state, suite } = /evals\/(?<state>[^/]+)\/(?<suite>[^/]+)\/results?/.exec(
-    written.at(-1)!.key,
-  )!.groups!;
-  if (!evaluated) return;
-  const named = {
-    ...recordsOfAllKinds().evaluated,
-    run,
-    step: steps,
-    suite_name: 'final',
-    state: state!,
-    suite: suite!,
-  };
-  await into.create(runEvaluationKey(run, steps, 'final'), await encodeRecord('evaluated', named));
+  const last = runEvaluationKey(run, steps, 'final');
+  await writeAll(into, evaluated ? written : written.filter(({ key }) => key !== last));
 }
 
 /** Ends a scripted run of six steps with `spec`, then calls `use`. */
