@@ -76,7 +76,10 @@ describe('an evaluation without a readable result', () => {
 
   it.each<[string, (bytes: Buffer) => string]>([
     ['is damaged', (bytes) => bytes.toString().slice(0, 40)],
-    ['was written by a newer version', (bytes) => bytes.toString().replace(/evaluation\/\d+/, 'evaluation/99')],
+    [
+      'was written by a newer version',
+      (bytes) => bytes.toString().replace(/evaluation\/\d+/, 'evaluation/99'),
+    ],
   ])(
     "does not stop the collection if the result %s, keeps the step's checkpoint, and is named",
     async (_, change) => {
