@@ -6,7 +6,7 @@ import { isObject } from '../../base/json.js';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { awakeNow } from '../../base/awake-clock.js';
 import { Backoff } from '../../base/backoff.js';
-import type { NoAnswer } from '../../base/http-request.js';
+import { NoAnswer } from '../../base/http-request.js';
 import { withoutKnownSecrets } from '../../base/known-secrets.js';
 import type { EnvironmentReason } from '../../spec/records/episode.js';
 import { EnvironmentError } from '../environment.js';
@@ -49,12 +49,9 @@ export class InstanceApi {
         const answer = await this.#ask('POST', '/reset', {}, resetMs, signal);
         return awakeNow() < giveUpAt && [502, 503].includes(answer.status) ? null : answer;
       } catch (error) {
-        if (
-          awakeNow() >= giveUpAt ||
-          !(error instanceof EnvironmentError && (error.cause as NoAnswer).wasNotSent)
-        )
-          throw error;
-        return null;
+        const { cause } = error as Error;
+        if (awakeNow() < giveUpAt && cause instanceof NoAnswer && cause.wasNotSent) return null;
+        throw error;
       }
     };
     let answer = await ask();

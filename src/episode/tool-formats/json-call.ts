@@ -36,7 +36,8 @@ export function callsInJson(text: string): ReadCall[] {
 /** The call of a tool by its name, with the JSON text of its arguments. */
 export function callWithArguments(name: string, json: string): ReadCall {
   try {
-    return ambiguousCall(json) ?? callOf({ name, arguments: parseJson(json) });
+    const value = parseJson(json);
+    return ambiguousCall(json) ?? callOf({ name, arguments: value });
   } catch {
     return { problem: 'the arguments of the tool call are not valid JSON' };
   }
