@@ -41,6 +41,8 @@ export class ControlDesk {
   /** Grows with each `resume`, so that a blocked run notices it even if no pause was recorded. */
   resumes = 0;
   private writing = 0;
+  /** Settles when every request that arrived so far is recorded. */
+  private recorded: Promise<unknown> = Promise.resolve();
   private readonly signals: ControlSignals;
   private record: RecordControl | null = null;
   private nextBoundary = (): number => 0;
@@ -158,7 +160,7 @@ export class ControlDesk {
     return this.record !== null && this.writing === 0;
   }
 
-  /** Writes the record of a change; `change` is called once the run is open. */
+  /** Writes the record of a change, after those of earlier requests; `change` is called once the run is open. */
   private async write(
     id: string,
     kind: ControlChange['kind'],
@@ -169,9 +171,11 @@ export class ControlDesk {
       // A run that is blocked before it is open cannot record the resume, but needs it in order to open.
       const early = kind === 'resume' && this.record === null;
       if (early) this.resumes += 1;
-      await condition(() => this.record !== null);
-      if (!this.record) throw ApplicationFailure.nonRetryable('The run was never opened', 'InvalidSpec');
-      const control = await this.record(id, change());
+      const control = await this.afterEarlier(async () => {
+        await condition(() => this.record !== null);
+        if (!this.record) throw ApplicationFailure.nonRetryable('The run was never opened', 'InvalidSpec');
+        return this.record(id, change());
+      });
       if (kind === 'stopAfter') this.passedStop = null;
       this.adopt(control);
       if (kind === 'resume' && !early) this.resumes += 1;
@@ -181,7 +185,14 @@ export class ControlDesk {
     }
   }
 
-  /** Takes over the folded control as stored. If two records were written at once, the control with the higher number includes both. */
+  /** Of two requests the later one wins: records written side by side could be stored in the other order. */
+  private afterEarlier<T>(record: () => Promise<T>): Promise<T> {
+    const recorded = this.recorded.then(record);
+    this.recorded = recorded.catch(() => undefined);
+    return recorded;
+  }
+
+  /** Takes over the folded control as stored. */
   adopt(control: ControlState): void {
     if (control.n >= this.folded.n) this.folded = control;
     this.controlled.controlled(this.control);

@@ -48,6 +48,33 @@ describe('control of a run', () => {
     expect(evaluations).toEqual([2, 4, 6].map((step) => `evaluate interval ${step}`));
   });
 
+  it('keeps the later of two requests, however long the record of the earlier one takes', async () => {
+    const script = uniqueScript('two-requests', { ckpt_interval: 100 });
+    const held = { step: gate(), record: gate() };
+    let records = 0;
+    script.before = (call) => {
+      if (call === 'collect 3') return held.step.wait();
+      if (call !== 'control setHyperparameters') return undefined;
+      records += 1;
+      return records === 1 ? held.record.wait() : undefined;
+    };
+    await withRun(temporal, script, async (run) => {
+      await held.step.reached;
+      const earlier = run.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.01 }] });
+      await held.record.reached;
+      await run.startUpdate(setHyperparametersUpdate, {
+        args: [{ lr: 0.02 }],
+        waitForStage: 'ACCEPTED',
+      });
+      held.record.release();
+      expect(await earlier).toMatchObject({ n: 1, lr: 0.01 });
+      await until(run, ({ control }) => control.n === 2);
+      expect(script.control).toMatchObject({ n: 2, lr: 0.02 });
+      held.step.release();
+      await run.result();
+    });
+  });
+
   describe('a pause that does not wait for the end of the step', () => {
     /** In the middle of step 5, which evaluates the state before it beside its rollouts. */
     async function cutOff(
@@ -160,23 +187,21 @@ describe('control of a run', () => {
     expect(script.calls).not.toContain('control resume');
   });
 
-  it('records a pause that comes while a resume is being written, and a resume that comes while a pause is', async () => {
+  it('records a resume that comes while a pause is being written, and a pause that comes after it, in this order', async () => {
     const script = uniqueScript('in-a-hurry');
-    const [collecting, pausing, resuming] = [gate(), gate(), gate()];
-    script.before = (call) =>
-      ({ 'collect 3': collecting, 'control pause': pausing, 'control resume': resuming })[call]?.wait();
+    const [collecting, pausing] = [gate(), gate()];
+    script.before = (call) => ({ 'collect 3': collecting, 'control pause': pausing })[call]?.wait();
     await withRun(temporal, script, async (run) => {
       await collecting.reached;
       const paused = run.executeUpdate(pauseUpdate);
       await pausing.reached;
-      const resumed = run.executeUpdate(resumeUpdate);
-      await resuming.reached;
+      const resumed = await run.startUpdate(resumeUpdate, { waitForStage: 'ACCEPTED' });
+      const pausedAgain = await run.startUpdate(pauseUpdate, { waitForStage: 'ACCEPTED' });
       pausing.release();
-      expect(await paused).toMatchObject({ paused: true });
-      const pausedAgain = run.executeUpdate(pauseUpdate);
-      expect(await pausedAgain).toMatchObject({ n: 2, paused: true });
-      resuming.release();
-      expect(await resumed).toMatchObject({ n: 3, paused: false });
+      expect(await paused).toMatchObject({ n: 1, paused: true });
+      expect(await resumed.result()).toMatchObject({ n: 2, paused: false });
+      expect(await pausedAgain.result()).toMatchObject({ n: 3, paused: true });
+      expect(await run.executeUpdate(resumeUpdate)).toMatchObject({ n: 4, paused: false });
       collecting.release();
       await run.result();
     });
