@@ -24,10 +24,10 @@ export const split = z.strictObject({
   held_out_ratio: share
     .default(0.2)
     .describe(
-      'share of an environment’s tasks that is held out: about 20 tasks at most, and none if it would be fewer than 5',
+      'held-out share of an environment’s tasks: about 20 tasks at most; none if it would be fewer than 5',
     ),
   max_held_out: countOrZero.default(60).describe('held-out tasks in all; 0: no limit'),
-  max_env_share: share.default(0.2).describe('largest share of the training tasks that one environment has'),
+  max_env_share: share.default(0.2).describe('largest share of the training tasks for one environment'),
 });
 
 /** Which rows of a task file are taken, and which of them are held out. */
@@ -38,13 +38,13 @@ export const selection = {
     .describe('takes the tasks of this modality; a task without one is `tool_use`'),
   env_keys: z.array(name).min(1).exactOptional().describe('takes the tasks of these environments'),
   difficulty: z.array(count).min(1).exactOptional().describe('takes the tasks of these difficulties'),
-  max_tasks: count.exactOptional().describe('largest number of tasks; the first of those selected are taken'),
+  max_tasks: count.exactOptional().describe('most tasks; the first of those selected are taken'),
   exclude_envs: z.array(name).exactOptional().describe('leaves the tasks of these environments out'),
   held_out_envs: z.array(name).exactOptional().describe('holds all tasks of these environments out'),
   split: split
     .exactOptional()
     .describe(
-      'holds tasks out by the hash of their key, as SkyRL Fleet Training does, in place of their own `split`',
+      'holds tasks out by the hash of their key, as SkyRL Fleet Training does, whatever their own `split`',
     ),
 };
 
@@ -73,8 +73,6 @@ export const data = z.strictObject({
   demonstrations: dataPath.exactOptional().describe('JSONL file of demonstrations'),
   builtin: builtin.exactOptional().describe('tasks of the built-in apps; excludes `tasks`'),
   ...selection,
-  eval_tasks: count.default(128).describe('number of held-out tasks in each interval evaluation'),
-  final_eval_tasks: count
-    .default(256)
-    .describe('number of held-out tasks in the evaluations before and after GRPO'),
+  eval_tasks: count.default(128).describe('held-out tasks in each interval evaluation'),
+  final_eval_tasks: count.default(256).describe('held-out tasks in the evaluations before and after GRPO'),
 });

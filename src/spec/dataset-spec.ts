@@ -18,10 +18,8 @@ const teacher = z.strictObject({
     })
     .describe('OpenAI-compatible endpoint, up to `/v1`'),
   model: text.describe('its name of the model'),
-  api_key_env: variableName('key')
-    .exactOptional()
-    .describe('name of the environment variable with the endpoint’s key'),
-  samples: count.default(4).describe('most tries for each task; the first one graded 1 ends them'),
+  api_key_env: variableName('key').exactOptional().describe('environment variable with the endpoint’s key'),
+  samples: count.default(4).describe('most tries of a task; the first one graded 1 ends them'),
   temperature: z.number().min(0).max(2).default(0.7).describe('sampling temperature'),
   max_turns: count.default(20).describe('turns a try'),
   max_generate_length: count.default(1_024).describe('most tokens sampled in one turn'),
@@ -40,19 +38,19 @@ const teacher = z.strictObject({
 
 export const datasetSpecSchema = z.strictObject({
   name: name.describe('name of the dataset'),
-  version: name.describe('its version: other bytes or other settings need another one'),
+  version: name.describe('other bytes or settings need another one'),
   tasks: dataPath.describe(
     'file of tasks, also `s3://bucket/key?endpoint=…&region=…`, or `openenv+http://host:port/ENV?split=train&held_out=test`',
   ),
   demonstrations: dataPath.exactOptional().describe('JSONL file of demonstrations'),
   solutions: dataPath
     .exactOptional()
-    .describe('JSONL file of solutions; their tasks are checked, and what fails is left out'),
+    .describe('JSONL file of solutions; tasks that fail their check are left out'),
   ...selection,
   frozen: preparedName
     .exactOptional()
     .describe(
-      'earlier dataset, `NAME@VERSION`, whose tasks keep their side. `split` then holds out only new tasks, without its limits',
+      'earlier dataset, `NAME@VERSION`, whose tasks keep their side; `split` then holds out only new tasks, without its limits',
     ),
   environments: z
     .array(environment)
@@ -60,16 +58,16 @@ export const datasetSpecSchema = z.strictObject({
     .describe('servers of the tasks that have solutions, and of the demonstrations'),
   teacher: teacher
     .exactOptional()
-    .describe('model that tries the tasks without a solution; its successes are solutions'),
+    .describe('a model that tries tasks without a solution; its successes are solutions'),
   unsolved: z
     .enum(['keep', 'leave_out'])
     .default('keep')
-    .describe('whether tasks without a solution, given or taught, stay in the dataset'),
+    .describe('whether tasks without a solution, given or taught, stay'),
   repeats: count
     .max(100)
     .exactOptional()
-    .describe('how often a solution is played again, which must get the same grade each time; absent: 1'),
-  parallel: count.default(8).describe('tasks of an entry of `environments` that are played at once'),
+    .describe('how often a solution is played again and must get the same grade; absent: 1'),
+  parallel: count.default(8).describe('tasks played at once for an entry of `environments`'),
 });
 
 /** A checked dataset spec, with all defaults. */

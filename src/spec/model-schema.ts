@@ -9,10 +9,10 @@ const yarn = z.strictObject({
   original_max_position_embeddings: count.describe('context length of the original training'),
   beta_fast: positive
     .exactOptional()
-    .describe('a frequency with more turns than this over the original length is not changed; absent: 32'),
+    .describe('frequencies with more turns over the original length do not change; absent: 32'),
   beta_slow: positive
     .exactOptional()
-    .describe('a frequency with fewer turns than this is divided by `factor`; absent: 1'),
+    .describe('frequencies with fewer turns are divided by `factor`; absent: 1'),
   attention_factor: positive
     .exactOptional()
     .describe('factor on rotated queries and keys; absent: 0.1 · ln(`factor`) + 1'),
@@ -34,15 +34,15 @@ const architecture = z.strictObject({
   vocab_size: count.describe('vocabulary size, at least that of the tokenizer'),
   hidden_size: multipleOf16.describe('width of the residual stream'),
   intermediate_size: multipleOf16.describe('width of the feed-forward layers'),
-  num_hidden_layers: count.describe('number of layers'),
-  num_attention_heads: count.describe('number of query heads'),
-  num_key_value_heads: count.describe('number of key and value heads; must divide the number of query heads'),
+  num_hidden_layers: count.describe('layers'),
+  num_attention_heads: count.describe('query heads'),
+  num_key_value_heads: count.describe('key and value heads; must divide the query heads'),
   head_dim: multipleOf16.describe('width of a head'),
   rms_norm_eps: positive.lt(1).default(1e-6).describe('epsilon of the norms'),
   rope_theta: z.number().gt(1).lt(1e12).default(1_000_000).describe('base of the rotary frequencies'),
   yarn: yarn.exactOptional().describe('extends the context with YaRN, applied at every length'),
-  tie_word_embeddings: z.boolean().default(true).describe('output head and embedding share their weights'),
-  max_position_embeddings: count.default(32_768).describe('longest transcript, in tokens'),
+  tie_word_embeddings: z.boolean().default(true).describe('output head and embedding share weights'),
+  max_position_embeddings: count.default(32_768).describe('longest transcript'),
 });
 
 /** Adapter targets in the order in which state files store them. */
@@ -63,8 +63,8 @@ const lora = z.strictObject({
     .array(z.enum(loraTargets))
     .min(1)
     .default([...loraTargets])
-    .describe('weight matrices that get adapters'),
-  seed: seed.exactOptional().describe('seed of the adapters’ first values; absent: the run’s seed'),
+    .describe('matrices that get adapters'),
+  seed: seed.exactOptional().describe('seed of the adapters; absent: the run’s'),
 });
 
 /** Log-probs of equal weights on SkyRL's JAX backend lie up to 1e-6 apart. Not a default of the schema: specs of earlier versions stay as they are. */
@@ -73,27 +73,27 @@ export const defaultWeightsTolerance = 1e-5;
 const served = z.strictObject({
   name: text.describe('name of the model on the server'),
   rank: count.max(1024).describe('rank of the adapters; only they are trained'),
-  seed: seed.exactOptional().describe('seed of the adapters’ first values; absent: the run’s seed'),
+  seed: seed.exactOptional().describe('seed of the adapters; absent: the run’s'),
   reduction: z
     .enum(['sum', 'sequence_mean'])
     .default('sum')
-    .describe('how the server combines the losses of tokens; SkyRL’s JAX backend uses `sequence_mean`'),
+    .describe('how the server combines the losses of tokens; SkyRL’s JAX backend: `sequence_mean`'),
   numbered: z
     .boolean()
     .default(true)
     .describe(
-      'true if the server executes a repeated training request only once; if false, a lost answer costs a reload',
+      'whether the server executes a repeated training request only once; else a lost answer costs a reload',
     ),
   clips: z
     .boolean()
     .default(false)
-    .describe('true if the server clips gradients; `longhaul doctor --tinker` finds out'),
+    .describe('whether the server clips gradients; `longhaul doctor --tinker` finds out'),
   chunk_sequences: count.default(128).describe('most sequences of one request'),
   chunk_tokens: count.default(65_536).describe('most tokens of one request'),
   logprob_tolerance: positive
     .default(0.1)
     .describe(
-      'limit of the mean difference between the trainer’s and the sampled log-probs; beyond it, the batch is not trained on',
+      'largest mean difference between the trainer’s and the sampled log-probs of a batch that is trained on',
     ),
   weights_tolerance: positive
     .exactOptional()
@@ -104,17 +104,14 @@ const served = z.strictObject({
 
 export const model = z.strictObject({
   name: name.describe('name of the model in checkpoint keys'),
-  init: z
-    .literal('random')
-    .default('random')
-    .describe('`random`: weights are drawn from the seed; not used with `path`'),
+  init: z.literal('random').default('random').describe('weights are drawn from the seed; not with `path`'),
   path: text.exactOptional().describe('[Hugging Face folder](guide/own-model.md); excludes `architecture`'),
   rope_scaling: ropeScaling
     .exactOptional()
     .describe('[YaRN](guide/own-model.md) with `path`; replaces that of `config.json`'),
   architecture: architecture
     .exactOptional()
-    .describe('architecture of a model with random weights, by the keys of `config.json`; excludes `path`'),
+    .describe('of a model with random weights, by the keys of `config.json`; excludes `path`'),
   initializer_range: positive.default(0.02).describe('standard deviation of random weights'),
   served: served.exactOptional().describe('a model on a Tinker server, instead of `path` and `architecture`'),
   lora: lora.exactOptional().describe('trains LoRA adapters; absent: trains all weights'),
@@ -122,6 +119,6 @@ export const model = z.strictObject({
     .enum(['fp32', 'int8'])
     .default('fp32')
     .describe('format of the optimizer moments: 8 or 2 bytes per parameter'),
-  tokenizer: text.exactOptional().describe('path of a `tokenizer.json`; absent: the one in `path`'),
-  chat_template: text.exactOptional().describe('path of a Jinja template; absent: the one in `path`'),
+  tokenizer: text.exactOptional().describe('a `tokenizer.json`; absent: that in `path`'),
+  chat_template: text.exactOptional().describe('a Jinja template; absent: that in `path`'),
 });

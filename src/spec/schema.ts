@@ -28,29 +28,26 @@ const sftPhase = z.strictObject({
   mini_batches_per_step: count.default(50).describe('optimizer updates per step'),
   mini_batch_size: count.default(16).describe('demonstrations per update'),
   lr: positive.max(1).default(1e-5).describe('learning rate after warm-up'),
-  warmup_updates: countOrZero.default(0).describe('updates during which the learning rate rises'),
+  warmup_updates: countOrZero.default(0).describe('updates while the learning rate rises'),
   decay_share: share
     .default(0)
-    .describe('share of the updates, at the end, during which the learning rate falls to a tenth'),
-  adam_betas: betas.default([0.9, 0.999]).describe('decay rates of the two moments'),
+    .describe('last share of the updates, while the learning rate falls to a tenth'),
+  adam_betas: betas.default([0.9, 0.999]).describe('decay of the two moments'),
 });
 
-const truncation =
-  'used in training only (evaluations sample from the full distribution); needs `truncated_sampling`';
+const truncation = 'in training only; needs `truncated_sampling`';
 
 const generator = z.strictObject({
   n_samples_per_prompt: inRange(liveRanges.n_samples_per_prompt).default(8).describe('samples per group'),
-  temperature: inRange(liveRanges.temperature)
-    .default(1)
-    .describe('sampling temperature in training; evaluations have `eval_temperature`'),
+  temperature: inRange(liveRanges.temperature).default(1).describe('sampling temperature in training'),
   eval_n_samples_per_prompt: count
     .max(64)
     .exactOptional()
-    .describe('samples of each task in the run’s evaluations, for pass@k; absent: 1'),
+    .describe('samples of a task in evaluations, for pass@k; absent: 1'),
   eval_temperature: positive
     .max(10)
     .exactOptional()
-    .describe('sampling temperature in the run’s evaluations; absent: 1'),
+    .describe('sampling temperature in evaluations; absent: 1'),
   max_turns: inRange(liveRanges.max_turns).default(10).describe('most turns per episode'),
   max_input_length: inRange(liveRanges.max_input_length).default(8_192).describe('most tokens before a turn'),
   max_generate_length: inRange(liveRanges.max_generate_length)
@@ -63,7 +60,7 @@ const generator = z.strictObject({
     .enum(['json', 'signatures', 'openai'])
     .default('json')
     .describe(
-      '`signatures`: one line per tool, for small models; `openai`: as functions of OpenAI’s API, as in SkyRL Fleet Training',
+      '`signatures`: one line per tool, for small models; `openai`: OpenAI’s functions, as in SkyRL Fleet Training',
     ),
   tool_format: z
     .enum(['auto', ...toolFormatNames])
@@ -83,19 +80,17 @@ const generator = z.strictObject({
   system_prompt: z
     .enum(['skyrl', 'short'])
     .default('skyrl')
-    .describe('`short`: a few lines, for small models; signatures leave out the values of enumerations'),
+    .describe('`short`: a few lines, for small models; signatures then lack the values of enumerations'),
   max_output_chars: count.default(10_000).describe('most characters of a tool result that the model sees'),
   max_episode_failures: countOrZero
     .default(3)
-    .describe('number of charged failures that makes the outcome of an episode unknown'),
+    .describe('charged failures that make an episode’s outcome unknown'),
   max_unknown_share: z
     .number()
     .min(0)
     .max(1)
     .default(0.5)
-    .describe(
-      'a larger share of unknown outcomes, in an evaluation or in two steps in a row, blocks the run',
-    ),
+    .describe('a larger share of unknown outcomes, in an evaluation or two steps in a row, blocks the run'),
   stop: z
     .array(text)
     .min(1)
@@ -108,7 +103,7 @@ const generator = z.strictObject({
     .boolean()
     .exactOptional()
     .describe(
-      'allows `top_p` and `top_k`. They bias the gradient, because log-probs stay those of the full distribution',
+      'allows `top_p` and `top_k`, which bias the gradient: log-probs stay those of the full distribution',
     ),
   max_wait_s: positive.default(3_600).describe('longest outage of an environment before the run blocks'),
   // Less than the time without progress that stops an attempt's heartbeat (`workers/attempt/activity-guard.ts`): a call reports no
@@ -117,21 +112,19 @@ const generator = z.strictObject({
 });
 
 const retention = z.strictObject({
-  keep_last: count.default(2).describe('number of newest checkpoints to keep'),
+  keep_last: count.default(2).describe('newest checkpoints to keep'),
   keep_every: countOrZero
     .default(0)
-    .describe('keep the first checkpoint at or after each multiple of N steps; 0: none'),
-  keep_best: countOrZero
-    .default(0)
-    .describe('number of checkpoints with the best evaluations to keep; 0: none'),
+    .describe('keep the first checkpoint from each multiple of N steps on; 0: none'),
+  keep_best: countOrZero.default(0).describe('checkpoints with the best evaluations to keep'),
 });
 
 const fork = z.strictObject({
-  run: runId.describe('id of the parent run; a parent with this run’s own name makes a rewind'),
-  step: countOrZero.describe('step of the parent after which this run begins'),
+  run: runId.describe('id of the parent; one with this run’s own name makes a rewind'),
+  step: countOrZero.describe('the parent’s step after which this run begins'),
   rebase: z
     .strictObject({
-      to: countOrZero.describe('last step whose batch is applied again'),
+      to: countOrZero.describe('last step to apply again'),
       numerics: z
         .strictObject({
           backend: z.literal('cpu').describe('kind of engine'),
@@ -150,21 +143,19 @@ const usdPerMillion = z.strictObject({
 });
 
 const budget = z.strictObject({
-  max_tokens: count.exactOptional().describe('limit of tokens sampled in training'),
-  max_wall_s: positive
-    .exactOptional()
-    .describe('limit of the time since the first start, including pauses and outages'),
-  max_gpu_hours: positive.exactOptional().describe('limit of the hours that nodes work'),
-  max_usd: positive.exactOptional().describe('limit of the cost: hours and tokens at their prices'),
-  usd_per_gpu_hour: positive.exactOptional().describe('price of one hour of a node'),
+  max_tokens: count.exactOptional().describe('tokens sampled in training'),
+  max_wall_s: positive.exactOptional().describe('time since the first start, with pauses and outages'),
+  max_gpu_hours: positive.exactOptional().describe('hours that nodes work'),
+  max_usd: positive.exactOptional().describe('cost of hours and tokens'),
+  usd_per_gpu_hour: positive.exactOptional().describe('price of a node’s hour'),
   usd_per_million: usdPerMillion
     .exactOptional()
     .describe('with `model.served`: [prices of a million tokens](tinker.md#what-a-step-costs)'),
 });
 
 const placement = z.strictObject({
-  priority: z.int().min(-100).max(100).default(0).describe('runs with a higher priority get nodes first'),
-  nodes: count.max(64).default(1).describe('most nodes that share the rollouts of a step'),
+  priority: z.int().min(-100).max(100).default(0).describe('higher ones get nodes first'),
+  nodes: count.max(64).default(1).describe('most nodes that share a step’s rollouts'),
 });
 
 /** A name that W&B's web pages accept in their addresses. */
@@ -203,7 +194,7 @@ const slack = z.strictObject({
         'SLACK_BOT_TOKEN, never here',
     })
     .describe(
-      'name or id of a channel that the bot is in; the follower takes the token from `SLACK_BOT_TOKEN`',
+      'name or id of a channel that the bot is in; the follower takes its token from `SLACK_BOT_TOKEN`',
     ),
   events: z
     .array(z.enum(['checkpoints', 'evaluations', 'alerts', 'pauses', 'end']))
@@ -215,16 +206,16 @@ export const runSpecSchema = z.strictObject({
   name: name.describe('name of the run, unique in its store'),
   project: name.default('longhaul').describe('name of the project in checkpoint keys'),
   seed: seed.default(1).describe('seed of weights, sampling and data order'),
-  fork: fork.exactOptional().describe('continues another run after one of its steps'),
+  fork: fork.exactOptional().describe('continues another run'),
   model: model.describe('model that is trained'),
   data: data.describe('tasks and demonstrations for training and evaluation'),
-  environments: z.array(environment).min(1).describe('environments in which episodes are played'),
-  warm_start: z.array(sftPhase).default([]).describe('supervised phases before GRPO, in order'),
+  environments: z.array(environment).min(1).describe('where episodes are played'),
+  warm_start: z.array(sftPhase).default([]).describe('supervised phases before GRPO'),
   generator: generator.prefault({}).describe('how episodes are sampled'),
   trainer: trainer.describe('how the policy is updated'),
   retention: retention
     .exactOptional()
-    .describe('checkpoints to keep; absent: the newest two, the one of each tenth evaluation, and the best'),
+    .describe('checkpoints to keep; absent: the newest two, that of each tenth evaluation, and the best'),
   budget: budget.exactOptional().describe('limits at which the run stops; absent: none'),
   placement: placement.exactOptional().describe('priority and nodes'),
   tracking: tracking.exactOptional().describe('where metrics are written; absent: `metrics.jsonl`'),

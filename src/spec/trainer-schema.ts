@@ -11,10 +11,7 @@ export const usualBlockAfterSeconds = 600;
 export const defaultMaxGradNorm = 1;
 
 const curriculum = z.strictObject({
-  by: z
-    .enum(['template', 'env'])
-    .default('template')
-    .describe('what has a pass rate and a weight: templates or environments'),
+  by: z.enum(['template', 'env']).default('template').describe('what has a pass rate and a weight'),
   floor: z
     .number()
     .min(0)
@@ -23,39 +20,34 @@ const curriculum = z.strictObject({
   max_share: positive
     .max(1)
     .exactOptional()
-    .describe('largest share of a step’s groups that one template or environment gets; absent: no limit'),
+    .describe('largest share of a step’s groups for one template or environment; absent: no limit'),
   weights: z
     .record(name, positive)
     .exactOptional()
-    .describe('factors of the weights, by `env_key`; an environment that is not listed has 1'),
+    .describe('factors of the weights, by `env_key`; others have 1'),
 });
 
 const dynamicSampling = z.strictObject({
   type: z
     .enum(['filter', 'replace'])
     .describe(
-      '`filter`: samples more groups until enough have different rewards; `replace`: only if few have, and uses good groups again in place of others',
+      '`filter`: samples more groups until enough have different rewards; `replace`: only if few have, and repeats good groups',
     ),
-  max_sample_batches: count
-    .min(2)
-    .default(3)
-    .describe('most waves of groups in a step, the first one included'),
+  max_sample_batches: count.min(2).default(3).describe('most waves in a step, the first one included'),
   min_replace_ratio: share
     .exactOptional()
-    .describe('with `replace`: share of a step’s groups that are enough; absent: 0.3'),
+    .describe('`replace`: share of a step’s groups that is enough; absent: 0.3'),
 });
 
 export const trainer = z.strictObject({
   train_batch_size: inRange(liveRanges.train_batch_size).default(32).describe('groups per GRPO step'),
-  max_training_steps: count.describe('number of GRPO steps, without the steps of the warm start'),
+  max_training_steps: count.describe('GRPO steps, without the warm start’s'),
   lr: inRange(liveRanges.lr).default(1e-6).describe('learning rate after warm-up'),
-  warmup_steps: countOrZero.default(0).describe('GRPO steps during which the learning rate rises'),
-  adam_betas: betas.default([0.9, 0.999]).describe('decay rates of the two moments'),
+  warmup_steps: countOrZero.default(0).describe('GRPO steps while the learning rate rises'),
+  adam_betas: betas.default([0.9, 0.999]).describe('decay of the two moments'),
   adam_eps: positive.default(1e-8).describe('added to the square root of the second moment'),
   weight_decay: z.number().min(0).default(0.01).describe('decoupled weight decay'),
-  max_grad_norm: positive
-    .default(defaultMaxGradNorm)
-    .describe('limit at which the global gradient norm is clipped'),
+  max_grad_norm: positive.default(defaultMaxGradNorm).describe('the global gradient norm is clipped at this'),
   policy_loss_type: z
     .enum(policyLossTypes)
     .default('regular')
@@ -71,11 +63,7 @@ export const trainer = z.strictObject({
     .describe('divisor of `seq_mean_token_sum_norm`; absent: `max_input_length` + `max_generate_length`'),
   eps_clip_low: inRange(liveRanges.eps_clip_low).default(0.2).describe('the ratio is clipped at 1 − this'),
   eps_clip_high: inRange(liveRanges.eps_clip_high).default(0.2).describe('the ratio is clipped at 1 + this'),
-  clip_ratio_c: z
-    .number()
-    .gt(1)
-    .default(3)
-    .describe('for `dual_clip`: bounds the loss of a negative advantage'),
+  clip_ratio_c: z.number().gt(1).default(3).describe('`dual_clip`: bounds the loss of a negative advantage'),
   cispo: z
     .strictObject({
       cispo_eps_clip_low: z.number().min(0).default(1).describe('a weight is at least 1 − this'),
@@ -85,8 +73,8 @@ export const trainer = z.strictObject({
     .describe('settings of `policy_loss_type: cispo`'),
   sapo: z
     .strictObject({
-      tau_pos: positive.default(1).describe('gate temperature for advantages above 0'),
-      tau_neg: positive.default(1.05).describe('gate temperature for all other advantages'),
+      tau_pos: positive.default(1).describe('gate temperature of advantages above 0'),
+      tau_neg: positive.default(1.05).describe('gate temperature of other advantages'),
     })
     .prefault({})
     .describe('settings of `policy_loss_type: sapo`'),
@@ -109,26 +97,24 @@ export const trainer = z.strictObject({
     .enum(advantageEstimators)
     .default('grpo')
     .describe('[formulas](records.md#the-batch-file-longhaulbatch2)'),
-  grpo_norm_by_std: z.boolean().default(true).describe('for `grpo`: divide by the standard deviation'),
+  grpo_norm_by_std: z.boolean().default(true).describe('`grpo`: divide by the standard deviation'),
   advantage_deviation: z
     .enum(['population', 'sample'])
     .default('population')
     .describe('`population` divides by n, `sample` (as in SkyRL) by n − 1'),
-  advantage_eps: positive.default(1e-6).describe('added to the standard deviation; for `maxrl`, to the mean'),
+  advantage_eps: positive.default(1e-6).describe('added to the standard deviation (`maxrl`: to the mean)'),
   dynamic_sampling: dynamicSampling
     .exactOptional()
     .describe('[waves](guide/own-tasks.md#what-a-step-learns-from) of further groups; absent: none'),
   apply_overlong_filtering: z
     .boolean()
     .default(false)
-    .describe('episodes that a length limit cut off carry no loss; their rewards still count in the group'),
+    .describe('episodes that a length limit cut off carry no loss; their rewards count'),
   curriculum_floor: z
     .number()
     .min(0)
     .default(0)
-    .describe(
-      'a template with pass rate p is drawn with weight p(1−p) + this; 0: all tasks with equal weight',
-    ),
+    .describe('a template with pass rate p has the weight p(1−p) + this; 0: all tasks have equal weight'),
   curriculum: curriculum
     .exactOptional()
     .describe(
@@ -137,9 +123,7 @@ export const trainer = z.strictObject({
   balance: z
     .literal('env')
     .exactOptional()
-    .describe(
-      'every environment gets the same number of groups; `curriculum` then draws within an environment',
-    ),
+    .describe('every environment gets the same number of groups; `curriculum` draws within it'),
   save_every: count
     .exactOptional()
     .describe('with `model.served`: the server saves the state every N steps; absent: 1'),

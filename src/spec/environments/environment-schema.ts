@@ -13,9 +13,7 @@ export const environment = z.strictObject({
   kind: z
     .enum(['openenv', 'fleet'])
     .exactOptional()
-    .describe(
-      '`fleet`: instances of Fleet, one for each episode, made for its task and graded by its verifier; absent: `openenv`',
-    ),
+    .describe('`fleet`: an instance of Fleet for each episode; absent: `openenv`'),
   url: z
     .url({ protocol: /^https?$/ })
     .refine((url) => secretInUrl(url) === null, {
@@ -40,12 +38,12 @@ export const environment = z.strictObject({
     .describe('name of the environment variable with the grading token'),
   headers_env: variableName('headers')
     .exactOptional()
-    .describe('name of the environment variable with HTTP headers for this server, one `Name: value` a line'),
+    .describe('name of the environment variable with HTTP headers, one `Name: value` a line'),
   contract: z
     .enum(['mcp', 'gym'])
     .exactOptional()
     .describe(
-      '`mcp`: the server lists tools; `gym`: it takes one kind of action, which the model gives to a tool `act`; absent: the server’s `/schema` says it',
+      '`mcp`: the server lists tools; `gym`: it takes one kind of action, by a tool `act`; absent: as its `/schema` says',
     ),
   transport: z
     .enum(['ws', 'http'])
@@ -55,17 +53,15 @@ export const environment = z.strictObject({
     .enum(['socket', 'attached'])
     .exactOptional()
     .describe(
-      '`attached`: an episode goes on after a lost socket (OpenEnv 0.5 or later); absent: `socket`, it begins again in a fresh world',
+      '`attached`: an episode goes on after a lost socket (OpenEnv ≥ 0.5); absent: `socket`, it begins again in a fresh world',
     ),
   max_sessions: count
     .exactOptional()
-    .describe(
-      'episodes that a node plays there at once; absent: as many as the server or the Fleet account allows',
-    ),
+    .describe('episodes of a node at once; absent: as many as the server or the Fleet account allows'),
   tools: z
     .enum(['episode', 'shared'])
     .exactOptional()
-    .describe('`shared`: all tasks have the same tools, which are asked for once; absent: `episode`'),
+    .describe('`shared`: all tasks have the same tools, asked for once; absent: `episode`'),
   reward: z
     .enum(['last', 'sum'])
     .exactOptional()
@@ -79,7 +75,7 @@ export const environment = z.strictObject({
     .literal([0, 'unknown'])
     .exactOptional()
     .describe(
-      'grade of an episode without a call whose reset gave no reward; absent: `unknown`, and 0 with `reward: sum` or `contract: gym`',
+      'grade of an episode without a call if the reset gave no reward; absent: `unknown`, but 0 with `reward: sum` or `contract: gym`',
     ),
   fault_rate: share.default(0).describe('share of calls that the built-in server fails on purpose'),
   tool_error_rate: share

@@ -30,12 +30,12 @@ const recovery = z.strictObject({
   ]),
   event: text.describe('the process that died, or the attempt that failed'),
   lost: z.strictObject({
-    seconds: seconds.describe('mean age of the interrupted work, since its start or its last saved point'),
+    seconds: seconds.describe('mean age of the interrupted work since its start or last saved point'),
     tokens: count,
     episodes: count,
   }),
-  detection_seconds: seconds.describe('time from the failure until it was noticed'),
-  down_seconds: seconds.describe('time from the failure until work continued'),
+  detection_seconds: seconds.describe('until the failure was noticed'),
+  down_seconds: seconds.describe('until work continued'),
   restore: z
     .strictObject({
       from: restoreSource.describe('`base`: made from the seed; `held`: the engine had an older state'),
@@ -58,10 +58,7 @@ export const attempt = z.strictObject({
   attempt: text,
   n: positive,
   starts: z.array(text).describe('keys of episodes, written before their first token'),
-  discarded: z
-    .array(text)
-    .exactOptional()
-    .describe('keys of episodes that this attempt finished after another attempt had recorded them'),
+  discarded: z.array(text).exactOptional().describe('episodes that another attempt recorded first'),
   failures: z
     .array(
       z.strictObject({
@@ -80,7 +77,7 @@ export const attempt = z.strictObject({
     waited_seconds: seconds
       .exactOptional()
       .describe(
-        'time during which all work waited for an environment or the store, or the run waited for a node, the orchestrator or Temporal',
+        'time that all work waited for an environment or the store, or the run for a node, the orchestrator or Temporal',
       ),
   }),
 });

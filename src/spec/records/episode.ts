@@ -22,10 +22,7 @@ const turn = z.strictObject({
   start: count.describe('the turn sampled `tokens[start..end)`'),
   end: count,
   tool: text.exactOptional(),
-  error: z
-    .boolean()
-    .exactOptional()
-    .describe('true if the call failed; without `tool`, the call could not be parsed'),
+  error: z.boolean().exactOptional().describe('the call failed or, without `tool`, could not be parsed'),
 });
 
 export type StopReason = EpisodeRecord['stop_reason'];
@@ -62,9 +59,9 @@ export const episode = z
       failure: text
         .exactOptional()
         .describe(
-          'text of the last failure from the server, at most 500 printable characters, without known secrets',
+          'the server’s text of the last failure, at most 500 printable characters, without known secrets',
         ),
-      explanation: text.exactOptional().describe('explanation from the grader'),
+      explanation: text.exactOptional().describe('from the grader'),
       started_at: time,
       seconds: amount,
     }),

@@ -44,7 +44,7 @@ export const evaluated = z.strictObject({
   step: count,
   suite_name: text,
   state: digest,
-  suite: digest.describe('digest of the suite whose result the run uses'),
+  suite: digest.describe('the suite whose result the run uses'),
   observed: z.strictObject({ at: time }),
 });
 
@@ -65,7 +65,7 @@ const everyResult = {
   unknown: count,
   templates: z.record(z.string(), z.strictObject({ passed: count, graded: count })),
   observed: z.strictObject({
-    run: text.describe('run that asked for the evaluation first'),
+    run: text.describe('run that asked first'),
     step: count,
     seconds: amount,
     committed_at: time,
@@ -78,12 +78,12 @@ const severalSamples = {
     .record(z.string().regex(/^[1-9][0-9]*$/), share)
     .exactOptional()
     .describe(
-      'by k from 2 on: mean, over the tasks with at least k graded samples, of the unbiased estimate that one of k passes; ' +
-        'a k is absent if less than 0.9 of the tasks with a grade have so many; the same, with `pass_at_n`, in `environments`',
+      'by k from 2 on: mean, over tasks with at least k graded samples, of the unbiased estimate that one of k passes; ' +
+        'a k is absent if less than 0.9 of the graded tasks have so many; the same, with `pass_at_n`, in `environments`',
     ),
   pass_at_n: passRate
     .exactOptional()
-    .describe('share of the tasks with a graded sample that have a reward above 0; null if there are none'),
+    .describe('share of tasks with a graded sample that have a reward above 0; null if none is graded'),
 };
 
 const environmentResult = z
@@ -96,7 +96,7 @@ export const evaluation = z
     schema: z.literal('longhaul.evaluation/3'),
     ...everyResult,
     pass_at_1: passRate.describe(
-      'share of graded episodes that passed (value ≥ 1 − 1e-9); null if none was graded; the same in `environments`',
+      'share of graded episodes that passed (value ≥ 1 − 1e-9); null if none is graded; the same in `environments`',
     ),
     samples_per_task: z.number().int().min(2).exactOptional(),
     ...severalSamples,

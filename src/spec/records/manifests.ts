@@ -15,12 +15,12 @@ export const dataset = z.strictObject({
   prepared: z
     .strictObject({
       gathered: digest.describe('digest of `gathered.json`'),
-      gates: digest.describe('list digest of the gate records, in the order of tasks and gates'),
-      solved: count.describe('tasks with a solution, given or taught: all were checked'),
+      gates: digest.describe('list digest of the gate records, by task and gate'),
+      solved: count.describe('tasks with a checked solution, given or taught'),
       excluded: counts.describe('tasks left out, by stage'),
     })
     .exactOptional()
-    .describe('of a dataset that was prepared'),
+    .describe('of a prepared dataset'),
 });
 
 /** `checkpoints/…/manifest.json`: the manifest of a checkpoint. */

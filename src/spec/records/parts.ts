@@ -22,8 +22,8 @@ export const numerics = z
   .strictObject({
     backend: z.enum(['cpu', 'tinker']),
     version: positive.describe('raised when a golden digest changes'),
-    service: text.exactOptional().describe('for `tinker`: the operator’s name of the server'),
-    model: text.exactOptional().describe('for `tinker`: name of the model on the server'),
+    service: text.exactOptional().describe('`tinker`: the operator’s name of the server'),
+    model: text.exactOptional().describe('`tinker`: name of the model there'),
   })
   .meta({ id: 'numerics', description: 'equal numerics give equal bits (R18)' });
 export const engine = z
@@ -84,5 +84,5 @@ export const logprobs = z
   .meta({ id: 'log-probs', description: 'float32', type: 'array', items: { type: 'number', maximum: 0 } });
 export const outcomes = z.array(z.array(z.number().nullable())).meta({
   id: 'outcomes',
-  description: 'for each slot and sample the graded value, or null for unknown; empty for `sft`',
+  description: 'by slot and sample: the graded value, null if unknown; empty for `sft`',
 });

@@ -45,7 +45,7 @@ const advantages = z.union([
  */
 export type CurriculumState = z.infer<typeof curriculum>;
 const curriculum = z.strictObject({
-  pass_rates: z.record(z.string(), share).describe('pass rates by template, used for this step'),
+  pass_rates: z.record(z.string(), share).describe('by template, used for this step'),
   // A cursor is an index into the pool's shuffled list; at the list's end it starts a new epoch.
   cursors: counts.describe('by template: next unused task after this step'),
   by: z.literal('env').exactOptional().describe('both are by environment'),
@@ -69,10 +69,10 @@ const everyPlan = {
   rebased: z
     .strictObject({ run: text, plan: digest })
     .exactOptional()
-    .describe('the step applies the batch of the same step of that run ([rebase](#forks-and-rewinds))'),
+    .describe('applies the batch of that run’s same step ([rebase](#forks-and-rewinds))'),
   optimizer,
   loss: loss.describe(
-    'only settings that affect the loss, in the form that the engine’s [`update`](engine-protocol.md#verbs) takes',
+    'settings that affect it, as the engine’s [`update`](engine-protocol.md#verbs) takes them',
   ),
   reference: digest
     .exactOptional()
@@ -82,8 +82,8 @@ const everyPlan = {
   curriculum,
   digests,
   numerics,
-  control: count.describe('number of the newest control record in the plan; 0: none'),
-  owner: positive.describe('`n` of the owner that made the plan'),
+  control: count.describe('newest control record in the plan; 0: none'),
+  owner: positive.describe('`n` of the owner that planned'),
   run_digest: digest.describe('sha256 of `run.json`’s bytes'),
   control_digest: digest.describe('list digest of the sha256 of control records 1 to `control`'),
   owner_digest: digest.describe('the same for owner records'),
@@ -96,7 +96,7 @@ const dynamicSampling = z.strictObject({
   type: z.enum(['filter', 'replace']),
   max_sample_batches: positive.describe('most waves, `slots` included'),
   wanted: positive.describe('groups with different values that are enough'),
-  floor: amount.describe('this and the next three: how further tasks are drawn'),
+  floor: amount.describe('this and the next three: how tasks are drawn'),
   max_share: share.exactOptional(),
   weights: z.record(text, amount).exactOptional(),
   balance: z.literal('env').exactOptional(),
@@ -113,7 +113,7 @@ const grpoPlan = z.strictObject({
   overlong_filtering: z
     .literal(true)
     .exactOptional()
-    .describe('episodes that a length limit cut off [carry no loss](#the-batch-file-longhaulbatch2)'),
+    .describe('cut-off episodes [carry no loss](#the-batch-file-longhaulbatch2)'),
 });
 
 export type SftPlan = z.infer<typeof sftPlan>;

@@ -11,7 +11,7 @@ export const gathered = z.strictObject({
   version: text,
   spec: z
     .custom<DatasetSpec>((value) => typeof value === 'object' && value !== null, 'is not a dataset spec')
-    .describe('the dataset’s spec, with all defaults'),
+    .describe('with all defaults'),
   sources: z
     .array(z.strictObject({ path: text, size: count, sha256: digest }))
     .describe('the files, as they were read'),
@@ -26,7 +26,7 @@ export const gathered = z.strictObject({
       tools: digest,
     })
     .describe(
-      'assets: tasks and solutions that are selected, tasks left out so far, demonstrations, tools by `env_key`',
+      'assets: selected tasks and solutions, tasks left out so far, demonstrations, tools by `env_key`',
     ),
   observed: z.strictObject({ at: time }),
 });
@@ -42,7 +42,7 @@ export const taught = z.strictObject({
   reason: text.exactOptional().describe('why there is none'),
   calls: z
     .array(z.strictObject({ name: text, arguments: z.record(z.string(), z.unknown()) }))
-    .describe('calls that were not answered with an error'),
+    .describe('calls not answered with an error'),
   final_answer: text,
   tokens: z.strictObject({ prompt: count, completion: count }).describe('as the endpoint counts them'),
   observed: z.strictObject({ at: time, seconds: amount }),
@@ -60,18 +60,20 @@ export const gate = z.strictObject({
   task_key: text,
   gate: z
     .enum(gateNames)
-    .describe('`solution` is graded 1; `repeat`: its grade again; `nothing`: no call is graded 0 at most'),
+    .describe(
+      '`solution` is graded 1; `repeat`: its grade again; `nothing`: without any call the grade is at most 0',
+    ),
   passed: z.boolean(),
   value: z.number().nullable().describe('the grade; null: the environment gave none'),
   reason: text.exactOptional().describe('why it did not pass'),
-  errors: count.describe('calls of the solution that were answered with an error'),
+  errors: count.describe('calls answered with an error'),
   messages: z
     .array(z.strictObject({ role: z.enum(['user', 'assistant', 'tool']), content: text }))
     .exactOptional()
-    .describe('of a solution that passed: its conversation, a demonstration of kind `solution`'),
+    .describe('a passed solution’s conversation, a demonstration of kind `solution`'),
   observed: z.strictObject({
     at: time,
     seconds: amount,
-    explanation: text.exactOptional().describe('explanation from the grader'),
+    explanation: text.exactOptional().describe('from the grader'),
   }),
 });

@@ -20,7 +20,7 @@ export const run = z.strictObject({
   tool_parser: text.describe('tool format, and its version'),
   eos_tokens: tokenIds
     .exactOptional()
-    .describe('further tokens that end a turn, from the model’s `generation_config.json`'),
+    .describe('further tokens that end a turn, from `generation_config.json`'),
   dataset: z.strictObject({ name: text, version: text, digest }),
   lineage: z
     .strictObject({
@@ -30,7 +30,7 @@ export const run = z.strictObject({
       rebase: z.strictObject({ to: count, numerics }).exactOptional(),
     })
     .nullable()
-    .describe('the run continues this parent after this step ([fork](#forks-and-rewinds))'),
+    .describe('the parent, and the step after which the run continues ([fork](#forks-and-rewinds))'),
   observed: z.strictObject({ started_at: time }),
 });
 
@@ -38,9 +38,7 @@ export type OwnerRecord = z.infer<typeof owner>;
 export const owner = z.strictObject({
   schema: z.literal('longhaul.owner/3'),
   n: positive,
-  address: text.describe(
-    'Temporal server; a loopback address is followed by its host, `127.0.0.1:7233@host`',
-  ),
+  address: text.describe('Temporal server; a loopback address with its host, `127.0.0.1:7233@host`'),
   clusterId: text,
   namespace: text,
   workflowId: text,
@@ -51,7 +49,7 @@ export const owner = z.strictObject({
     environment_urls: z
       .record(text, text.nullable())
       .exactOptional()
-      .describe('URLs by `env_key`; null: the node’s own server. The newest record counts'),
+      .describe('by `env_key`; null: the node’s own server. The newest record counts'),
     budget: z
       .strictObject({
         max_tokens: z.number().exactOptional(),
@@ -64,7 +62,7 @@ export const owner = z.strictObject({
           .exactOptional(),
       })
       .exactOptional()
-      .describe('budget of this start, from the spec'),
+      .describe('that of the spec at this start'),
     tracking: z
       .strictObject({
         metrics_jsonl: z.boolean(),
@@ -79,14 +77,14 @@ export const owner = z.strictObject({
           .exactOptional(),
       })
       .exactOptional()
-      .describe('tracking of this start, from the spec'),
+      .describe('likewise'),
     slack: z
       .strictObject({
         channel: text,
         events: z.array(z.enum(['checkpoints', 'evaluations', 'alerts', 'pauses', 'end'])).exactOptional(),
       })
       .exactOptional()
-      .describe('Slack settings of this start, from the spec'),
+      .describe('likewise'),
   }),
 });
 
@@ -94,7 +92,7 @@ export const owner = z.strictObject({
 export const name = z.strictObject({
   schema: z.literal('longhaul.name/1'),
   n: positive,
-  run: text.describe('id of the n-th timeline of the name'),
+  run: text.describe('the name’s n-th timeline'),
 });
 
 /** Data of a run that a tracker or channel has not received. No step depends on it. */

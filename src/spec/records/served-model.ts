@@ -9,23 +9,17 @@ export const instance = z.strictObject({
   n: positive,
   run: text,
   model: text.min(1).describe('id of the model on the server'),
-  step: count.describe('step whose state the model began with'),
-  path: text
-    .min(1)
-    .nullable()
-    .describe('saved state that was loaded; null: the model began with fresh adapters'),
+  step: count.describe('step whose state it began with'),
+  path: text.min(1).nullable().describe('the state that was loaded; null: it began with fresh adapters'),
   purpose: z
     .literal('evaluate')
     .exactOptional()
-    .describe('the model is only sampled, and ends with the process that made it; absent: it is trained'),
-  node: text.min(1).describe('the only node that uses the model'),
-  given_up: z.literal(true).exactOptional().describe('the model is ended, and never trained further'),
-  moments: z.literal('zero').exactOptional().describe('the saved state was loaded without its moments'),
-  session: text
-    .min(1)
-    .exactOptional()
-    .describe('id of the server session; heartbeats in it keep the model alive'),
-  passed_over: z.array(text.min(1)).exactOptional().describe('newer saved states that did not load'),
+    .describe('it is only sampled, and ends with the process that made it; absent: it is trained'),
+  node: text.min(1).describe('the only one that uses the model'),
+  given_up: z.literal(true).exactOptional().describe('it is ended, and never trained further'),
+  moments: z.literal('zero').exactOptional().describe('loaded without its moments'),
+  session: text.min(1).exactOptional().describe('server session; heartbeats in it keep the model alive'),
+  passed_over: z.array(text.min(1)).exactOptional().describe('newer states that did not load'),
   observed: z.strictObject({ at: time, by: text }),
 });
 
@@ -37,22 +31,22 @@ export const applied = z.strictObject({
   instance: positive,
   step: positive,
   step_id: digest,
-  requests: positive.describe('training requests that the instance has answered by then (R34)'),
+  requests: positive.describe('training requests answered by then (R34)'),
   observed: z.strictObject({ at: time, by: text }),
 });
 
 /** What is known of the weights after a step: log-probs of a few of its sequences (R37). */
 export type RecordedCheck = z.infer<typeof recordedCheck>;
 export const recordedCheck = z.strictObject({
-  logprobs: z.array(z.number()).min(1).describe('after the step, where its first sequences are trained'),
-  moved: amount.describe('mean distance of these log-probs from those before the step'),
+  logprobs: z.array(z.number()).min(1).describe('after the step, of its first trained sequences'),
+  moved: amount.describe('their mean distance from those before the step'),
 });
 
 /** Who applied a step's batch on a Tinker server, and what came of it. */
 export type ServedUpdate = z.infer<typeof servedUpdate>;
 export const servedUpdate = z.strictObject({
-  instance: positive.describe('number of the instance that took the batch'),
-  requests: positive.describe('training requests that the instance has answered by then (R34)'),
+  instance: positive.describe('the instance that took the batch'),
+  requests: positive.describe('training requests answered by then (R34)'),
   check: recordedCheck,
 });
 
@@ -64,12 +58,12 @@ export const saved = z.strictObject({
   run: text,
   step: positive,
   state: digest,
-  path: text.min(1).describe('path of the saved state on the server'),
-  instance: positive.describe('number of the instance that saved it'),
+  path: text.min(1).describe('path of the state on the server'),
+  instance: positive.describe('the instance that saved it'),
   removed: z
     .literal(true)
     .exactOptional()
-    .describe('the saved state with this path is removed: a checkpoint’s or a newer one serves in its place'),
-  number: positive.describe('number of the save among the training requests of that instance (R34)'),
+    .describe('this path is removed: a checkpoint’s or a newer one serves in its place'),
+  number: positive.describe('its number among that instance’s training requests (R34)'),
   observed: z.strictObject({ at: time, by: text }),
 });

@@ -11,8 +11,8 @@ export type SelectedCheckpoint = z.infer<typeof selected>;
 const selected = place.extend({
   state: digest,
   // Other steps have the same state if an update applied nothing, or if they belong to a fork.
-  also: z.array(place).describe('other runs and steps with the same state'),
-  needed: z.boolean().describe('false if all suites had results already'),
+  also: z.array(place).describe('others with the same state'),
+  needed: z.boolean().describe('false if all suites had results'),
 });
 
 export type SkippedCheckpoint = z.infer<typeof skipped>;
@@ -34,17 +34,15 @@ const suiteEntry = z.strictObject({
 export type SweepRecord = z.infer<typeof sweep>;
 export const sweep = z.strictObject({
   schema: z.literal('longhaul.sweep/2'),
-  sweep: text.describe('id of the workflow without `eval/`, with `.` for each `:`'),
+  sweep: text.describe('the workflow’s id without `eval/`, `.` for each `:`'),
   // Planning a sweep checks the spec in full, by its own schema.
   spec: z
     .custom<SweepSpec>(isSweepSpec, 'is not a sweep spec with name, project, checkpoints and suites')
-    .describe('[the sweep spec](sweeps.md) with all defaults'),
+    .describe('[its spec](sweeps.md) with all defaults'),
   suites_of: text.describe('run whose data, seed and settings the suites use'),
   checkpoints: z.array(selected),
   suites: z.array(suiteEntry).min(1),
-  baseline: digest
-    .nullable()
-    .describe('state that others are compared with; null: the state of the first checkpoint'),
+  baseline: digest.nullable().describe('state that others are compared with; null: the first checkpoint’s'),
   skipped: z.array(skipped),
   observed: z.strictObject({ at: time }),
 });

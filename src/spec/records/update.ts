@@ -17,7 +17,7 @@ export const batch = z.strictObject({
   mini_batches: positive,
   loss_tokens: z.array(count).describe('number of targets in each mini-batch'),
   outcomes,
-  metrics: figures.describe('metrics that follow from the inputs'),
+  metrics: figures.describe('those that follow from the inputs'),
 });
 
 /** What is known of an environment's server; a fact that it did not tell is absent. */
@@ -46,14 +46,12 @@ export const update = z.strictObject({
     applied: z
       .union([z.literal(true), z.strictObject({ reason: text })])
       .describe(
-        '`reason`: why the update was not applied; the state then stays the same: `no_signal`, `all_filtered` (overlong filtering left no target) or `non_finite`',
+        '`reason`: `no_signal`, `all_filtered` (overlong filtering left no target) or `non_finite`; the state then stays',
       ),
     outcomes,
     weights: digest
       .exactOptional()
-      .describe(
-        'digest of the weights for the KL term; only in the last step of a warm start that trains all weights',
-      ),
+      .describe('weights for the KL term; only in the last step of a warm start that trains all weights'),
     rescored: digest.exactOptional().describe('sha256 of the `rescored` file'),
   }),
   observed: z.strictObject({
@@ -66,7 +64,7 @@ export const update = z.strictObject({
     environments: z
       .record(text, serverIdentity)
       .exactOptional()
-      .describe('by `env_key`: servers of their own, asked after the rollouts; `tools`: sha256 of the list'),
+      .describe('by `env_key`: servers with a `url`, asked after the rollouts; `tools`: sha256 of the list'),
     served: servedUpdate.exactOptional().describe('on a Tinker server, unless nothing was applied'),
   }),
 });

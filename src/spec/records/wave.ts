@@ -8,9 +8,9 @@ export const wave = z.strictObject({
   schema: z.literal('longhaul.wave/1'),
   run: text,
   step: positive,
-  wave: positive.describe('number of the wave; the plan’s own slots are wave 0'),
+  wave: positive.describe('the plan’s own slots are wave 0'),
   plan: digest,
-  outcomes: digest.describe('sha256 of the canonical JSON of the outcomes of all slots before'),
+  outcomes: digest.describe('sha256 of the canonical JSON of all earlier slots’ outcomes'),
   slots: z.array(slot).min(1).describe('as in the plan, numbered on'),
   cursors: counts.describe('as in the plan, after this wave'),
 });

@@ -1,33 +1,33 @@
-// Generates the tables of docs/records.md. The table after `<!-- generated: KIND -->` comes from that kind's schema; the rest of the page
-// is written by hand.
+// Generates the lists of fields in docs/records.md. The list after `<!-- generated: KIND -->` comes from that kind's schema; the rest of
+// the page is written by hand.
 import { z } from 'zod';
-import { nested, valueText, type Node } from './schema-tables.js';
+import { nested, valueText, type Node } from './schema-text.js';
 import { recordSchemas, schemaVersions, type RecordKind } from '../records/record-kinds.js';
 
 const block = /(<!-- generated: (.+) -->\n\n)(?:.+\n)*/g;
 const commonParts = 'common parts';
 
 /**
- * The page with the current tables. Throws if a kind of record has no block, if a block has no kind of record, or if the page does not name
+ * The page with the current lists. Throws if a kind of record has no block, if a block has no kind of record, or if the page does not name
  * a kind's newest version.
  */
-export function withRecordTables(page: string): string {
-  const tables = recordTables(page);
+export function withRecordFields(page: string): string {
+  const lists = recordFields(page);
   const written = page.replace(block, (_, mark: string, name: string) => {
-    const found = tables.get(name);
+    const found = lists.get(name);
     if (found === undefined)
       throw new Error(
         `docs/records.md has a block "${name}" that is not a kind of record, or has this block twice`,
       );
-    tables.delete(name);
+    lists.delete(name);
     return mark + found;
   });
-  if (tables.size > 0) throw new Error(`docs/records.md has no block for ${[...tables.keys()].join(', ')}`);
+  if (lists.size > 0) throw new Error(`docs/records.md has no block for ${[...lists.keys()].join(', ')}`);
   return written;
 }
 
-function recordTables(page: string): Map<string, string> {
-  const tables = new Map<string, string>();
+function recordFields(page: string): Map<string, string> {
+  const lists = new Map<string, string>();
   const parts: Record<string, Node> = {};
   for (const kind of Object.keys(recordSchemas) as RecordKind[]) {
     const { $defs = {}, ...root } = z.toJSONSchema(recordSchemas[kind], {
@@ -36,14 +36,14 @@ function recordTables(page: string): Map<string, string> {
     }) as Node;
     const schema = `longhaul.${kind}/${schemaVersions[kind]}`;
     if (!page.includes(`\`${schema}\``)) throw new Error(`docs/records.md does not name ${schema}`);
-    tables.set(kind, fieldTable('field', root.oneOf === undefined ? fields(root) : fieldsOfAny(root.oneOf)));
+    lists.set(kind, fieldList(root.oneOf === undefined ? fields(root) : fieldsOfAny(root.oneOf)));
     for (const [id, part] of Object.entries($defs)) if (!Object.hasOwn(recordSchemas, id)) parts[id] = part;
   }
   const rank = ({ properties, description = '' }: Node) => (properties ? 2 : description === '' ? 0 : 1);
   const sorted = Object.entries(parts).sort(([, a], [, b]) => rank(a) - rank(b));
   const properties = Object.fromEntries(sorted);
-  tables.set(commonParts, fieldTable('part', fields({ properties, required: Object.keys(parts) })));
-  return tables;
+  lists.set(commonParts, fieldList(fields({ properties, required: Object.keys(parts) })));
+  return lists;
 }
 
 interface Field {
@@ -87,19 +87,18 @@ function fieldsOfAny(shapes: Node[]): Field[] {
   });
 }
 
-/** Neighbouring fields without a meaning share one row; if they also have the same value, it is written once. */
-function fieldTable(head: string, all: Field[]): string {
-  const rows: { names: string; value: string; meaning: string }[] = [];
-  for (const { name, only, value, meaning } of all) {
-    const last = rows.at(-1);
-    const shown = `\`${name}\`${only === undefined ? '' : ` (${only})`}`;
+/** Neighbouring fields without a meaning share a line; if they also have the same value, it is written once. */
+function fieldList(all: Field[]): string {
+  const lines: { names: string; value: string; meaning: string }[] = [];
+  for (const { name, only, value: type, meaning } of all) {
+    const value = only === undefined ? type : `${only}: ${type}`;
+    const last = lines.at(-1);
     if (last && last.meaning === '' && meaning === '') {
-      last.names += last.value === value ? `, ${shown}` : `: ${last.value}; ${shown}`;
+      last.names += last.value === value ? `, \`${name}\`` : ` (${last.value}); \`${name}\``;
       last.value = value;
-    } else rows.push({ names: shown, value, meaning });
+    } else lines.push({ names: `\`${name}\``, value, meaning });
   }
-  const lines = rows.map(
-    ({ names, value, meaning }) => `${names}: ${value}${meaning === '' ? '' : ` | ${meaning}`}\n`,
-  );
-  return `${head} | meaning\n---|---\n${lines.join('')}`;
+  return lines
+    .map(({ names, value, meaning }) => `- ${names} (${value})${meaning === '' ? '' : `: ${meaning}`}\n`)
+    .join('');
 }

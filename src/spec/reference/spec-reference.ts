@@ -1,6 +1,6 @@
 // Generates docs/run-spec.md from the schema, so that the two agree.
 import { z } from 'zod';
-import { type Node, valueText } from './schema-tables.js';
+import { type Node, valueText } from './schema-text.js';
 import { selection } from '../data-schema.js';
 import { datasetSpecSchema } from '../dataset-spec.js';
 import { runSpecSchema } from '../schema.js';

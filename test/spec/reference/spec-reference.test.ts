@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { withRecordTables } from '../../../src/spec/reference/records-reference.js';
+import { withRecordFields } from '../../../src/spec/reference/records-reference.js';
 import { runSpecSchema } from '../../../src/spec/schema.js';
 import { allKeyPaths } from '../../../src/spec/spec-issues.js';
 import { specReference } from '../../../src/spec/reference/spec-reference.js';
@@ -11,17 +11,17 @@ test('docs/run-spec.md matches the schema (`npm run docs` generates it)', async 
   await expect(specReference()).toMatchFileSnapshot('../../../docs/run-spec.md');
 });
 
-test('the tables of docs/records.md match the schemas (`npm run docs` generates them)', async () => {
+test('the fields in docs/records.md match the schemas (`npm run docs` generates them)', async () => {
   const records = readFileSync('docs/records.md', 'utf8');
-  await expect(withRecordTables(records)).toMatchFileSnapshot('../../../docs/records.md');
+  await expect(withRecordFields(records)).toMatchFileSnapshot('../../../docs/records.md');
 });
 
-test('docs/records.md has one table for each kind of record', () => {
+test('docs/records.md has one list for each kind of record', () => {
   const records = readFileSync('docs/records.md', 'utf8');
   const mark = '<!-- generated: plan -->';
-  expect(() => withRecordTables(records.replace(mark, ''))).toThrow('no block for plan');
-  expect(() => withRecordTables(`${records}\n${mark}\n\n`)).toThrow('has a block "plan"');
-  expect(() => withRecordTables(records.replace('longhaul.plan/4', 'longhaul.plan/3'))).toThrow(
+  expect(() => withRecordFields(records.replace(mark, ''))).toThrow('no block for plan');
+  expect(() => withRecordFields(`${records}\n${mark}\n\n`)).toThrow('has a block "plan"');
+  expect(() => withRecordFields(records.replace('longhaul.plan/4', 'longhaul.plan/3'))).toThrow(
     'does not name longhaul.plan/4',
   );
 });

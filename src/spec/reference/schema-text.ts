@@ -1,6 +1,6 @@
-// Parts of the Markdown tables that docs/run-spec.md and docs/records.md show for a schema.
+// Parts of the Markdown lists that docs/run-spec.md and docs/records.md show for a schema.
 
-/** The parts of a JSON Schema node that the tables use. */
+/** The parts of a JSON Schema node that the lists use. */
 export interface Node {
   $ref?: string;
   $defs?: Record<string, Node>;
@@ -63,12 +63,17 @@ function oneOf(options: string[]): string {
   return options.length < 2 ? last : `${options.slice(0, -1).join(', ')} or ${last}`;
 }
 
-/** The members of a mapping in one line: `{run: text, step: count}`. */
+/** The members of a mapping in one line, neighbours of the same type together: `{run, name: text; step: count}`. */
 function shapeText({ properties = {}, required = [] }: Node): string {
-  const members = Object.entries(properties).map(
-    ([key, member]) => `${key}${required.includes(key) ? '' : '?'}: ${valueText(member).replaceAll('`', '')}`,
-  );
-  return `{${members.join(', ')}}`;
+  const groups: { names: string; value: string }[] = [];
+  for (const [key, member] of Object.entries(properties)) {
+    const name = required.includes(key) ? key : `${key}?`;
+    const value = valueText(member).replaceAll('`', '');
+    const last = groups.at(-1);
+    if (last?.value === value) last.names += `, ${name}`;
+    else groups.push({ names: name, value });
+  }
+  return `{${groups.map(({ names, value }) => `${names}: ${value}`).join('; ')}}`;
 }
 
 function tupleText(items: string[]): string {
