@@ -35,12 +35,12 @@ export const selection = {
   modality: z
     .enum(['tool_use', 'computer_use'])
     .exactOptional()
-    .describe('takes the tasks of this modality; a task without one is `tool_use`'),
-  env_keys: z.array(name).min(1).exactOptional().describe('takes the tasks of these environments'),
-  difficulty: z.array(count).min(1).exactOptional().describe('takes the tasks of these difficulties'),
+    .describe('takes tasks of this modality; a task without one is `tool_use`'),
+  env_keys: z.array(name).min(1).exactOptional().describe('takes tasks of these environments'),
+  difficulty: z.array(count).min(1).exactOptional().describe('takes tasks of these difficulties'),
   max_tasks: count.exactOptional().describe('most tasks; the first of those selected are taken'),
-  exclude_envs: z.array(name).exactOptional().describe('leaves the tasks of these environments out'),
-  held_out_envs: z.array(name).exactOptional().describe('holds all tasks of these environments out'),
+  exclude_envs: z.array(name).exactOptional().describe('leaves these environments out'),
+  held_out_envs: z.array(name).exactOptional().describe('holds these environments out'),
   split: split
     .exactOptional()
     .describe(

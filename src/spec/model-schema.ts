@@ -103,7 +103,7 @@ const served = z.strictObject({
 });
 
 export const model = z.strictObject({
-  name: name.describe('name of the model in checkpoint keys'),
+  name: name.describe('name in checkpoint keys'),
   init: z.literal('random').default('random').describe('weights are drawn from the seed; not with `path`'),
   path: text.exactOptional().describe('[Hugging Face folder](guide/own-model.md); excludes `architecture`'),
   rope_scaling: ropeScaling

@@ -22,9 +22,9 @@ import { model } from './model-schema.js';
 import { trainer } from './trainer-schema.js';
 
 const sftPhase = z.strictObject({
-  name: name.describe('name of the phase in logs and charts'),
-  demonstrations: text.describe('kind of the demonstrations'),
-  updates: count.describe('number of optimizer updates'),
+  name: name.describe('name in logs and charts'),
+  demonstrations: text.describe('their kind'),
+  updates: count.describe('optimizer updates'),
   mini_batches_per_step: count.default(50).describe('optimizer updates per step'),
   mini_batch_size: count.default(16).describe('demonstrations per update'),
   lr: positive.max(1).default(1e-5).describe('learning rate after warm-up'),
@@ -181,7 +181,7 @@ const tracking = z.strictObject({
         .describe('`offline`: writes to the follower’s folder, for `wandb sync`'),
     })
     .exactOptional()
-    .describe('Weights & Biases; the follower takes the key from `WANDB_API_KEY`'),
+    .describe('Weights & Biases; the follower has `WANDB_API_KEY`'),
 });
 
 const slack = z.strictObject({
@@ -193,9 +193,7 @@ const slack = z.strictObject({
         'must be the name or id of a channel that the bot is in, such as "#training" or C0123456789; put the token into ' +
         'SLACK_BOT_TOKEN, never here',
     })
-    .describe(
-      'name or id of a channel that the bot is in; the follower takes its token from `SLACK_BOT_TOKEN`',
-    ),
+    .describe('name or id of a channel that the bot is in; the follower has `SLACK_BOT_TOKEN`'),
   events: z
     .array(z.enum(['checkpoints', 'evaluations', 'alerts', 'pauses', 'end']))
     .exactOptional()
@@ -203,12 +201,12 @@ const slack = z.strictObject({
 });
 
 export const runSpecSchema = z.strictObject({
-  name: name.describe('name of the run, unique in its store'),
-  project: name.default('longhaul').describe('name of the project in checkpoint keys'),
-  seed: seed.default(1).describe('seed of weights, sampling and data order'),
+  name: name.describe('unique in its store'),
+  project: name.default('longhaul').describe('its name in checkpoint keys'),
+  seed: seed.default(1).describe('seed of weights, sampling and order'),
   fork: fork.exactOptional().describe('continues another run'),
-  model: model.describe('model that is trained'),
-  data: data.describe('tasks and demonstrations for training and evaluation'),
+  model: model.describe('what is trained'),
+  data: data.describe('tasks and demonstrations'),
   environments: z.array(environment).min(1).describe('where episodes are played'),
   warm_start: z.array(sftPhase).default([]).describe('supervised phases before GRPO'),
   generator: generator.prefault({}).describe('how episodes are sampled'),

@@ -114,7 +114,7 @@ export const trainer = z.strictObject({
     .number()
     .min(0)
     .default(0)
-    .describe('a template with pass rate p has the weight p(1−p) + this; 0: all tasks have equal weight'),
+    .describe('as `curriculum.floor`, by template; 0: all tasks have equal weight'),
   curriculum: curriculum
     .exactOptional()
     .describe(
@@ -129,7 +129,7 @@ export const trainer = z.strictObject({
     .describe('with `model.served`: the server saves the state every N steps; absent: 1'),
   ckpt_interval: inRange(liveRanges.ckpt_interval).default(10).describe('steps between uploaded checkpoints'),
   eval_interval: inRange(liveRanges.eval_interval).default(10).describe('GRPO steps between evaluations'),
-  target_pass_at_1: share.default(0).describe('pass@1 of an interval evaluation that ends the run; 0: never'),
+  target_pass_at_1: share.default(0).describe('pass@1 of an interval evaluation that ends the run; 0: none'),
   block_after_s: z
     .number()
     .min(0)

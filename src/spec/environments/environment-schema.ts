@@ -7,9 +7,7 @@ import { count, name, positive, share, text, variableName } from '../fields.js';
 export const usualTtlSeconds = 7200;
 
 export const environment = z.strictObject({
-  env_key: name
-    .or(z.literal('*'))
-    .describe('key by which tasks name this environment; `*` (`kind: fleet`): that of any task'),
+  env_key: name.or(z.literal('*')).describe('as tasks name it; `*` (`kind: fleet`): any task’s'),
   kind: z
     .enum(['openenv', 'fleet'])
     .exactOptional()
@@ -38,7 +36,7 @@ export const environment = z.strictObject({
     .describe('name of the environment variable with the grading token'),
   headers_env: variableName('headers')
     .exactOptional()
-    .describe('name of the environment variable with HTTP headers, one `Name: value` a line'),
+    .describe('name of an environment variable with HTTP headers, one `Name: value` a line'),
   contract: z
     .enum(['mcp', 'gym'])
     .exactOptional()

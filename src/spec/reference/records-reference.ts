@@ -1,7 +1,7 @@
 // Generates the lists of fields in docs/records.md. The list after `<!-- generated: KIND -->` comes from that kind's schema; the rest of
 // the page is written by hand.
 import { z } from 'zod';
-import { nested, valueText, type Node } from './schema-text.js';
+import { nested, oneOf, valueText, type Node } from './schema-text.js';
 import { recordSchemas, schemaVersions, type RecordKind } from '../records/record-kinds.js';
 
 const block = /(<!-- generated: (.+) -->\n\n)(?:.+\n)*/g;
@@ -81,9 +81,7 @@ function fieldsOfAny(shapes: Node[]): Field[] {
     const { only: _, ...shared } = first;
     if (same.length < shapes.length) return first;
     const values = [...new Set(same.map(({ value }) => value))];
-    return values.every((value) => value.startsWith('`"'))
-      ? { ...shared, value: values.join(' or ') }
-      : shared;
+    return values.every((value) => value.startsWith('`"')) ? { ...shared, value: oneOf(values) } : shared;
   });
 }
 

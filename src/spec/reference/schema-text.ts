@@ -30,7 +30,7 @@ export function valueText(node: Node): string {
   const options = node.oneOf ?? node.anyOf;
   if (options !== undefined) return oneOf(options.map(valueText));
   if (node.const !== undefined) return `\`${JSON.stringify(node.const)}\``;
-  if (node.enum !== undefined) return oneOf(node.enum.map((value) => `\`${JSON.stringify(value)}\``));
+  if (node.enum !== undefined) return `\`${node.enum.map((value) => JSON.stringify(value)).join('|')}\``;
   if (node.prefixItems !== undefined) return tupleText(node.prefixItems.map(valueText));
   if (Array.isArray(node.type)) return node.type.map((type) => valueText({ ...node, type })).join(' or ');
   switch (node.type) {
@@ -57,8 +57,9 @@ export function valueText(node: Node): string {
   }
 }
 
-/** Joins options as `a, b or c`. */
-function oneOf(options: string[]): string {
+/** Joins options: literals as `"a"|"b"`, others as `a, b or c`. */
+export function oneOf(options: string[]): string {
+  if (options.every((option) => /^`["\d]/.test(option))) return options.join('|').replaceAll('`|`', '|');
   const [last = ''] = options.slice(-1);
   return options.length < 2 ? last : `${options.slice(0, -1).join(', ')} or ${last}`;
 }

@@ -8,35 +8,35 @@ import { runSpecSchema } from '../schema.js';
 const introduction = `# The run spec
 
 A run is one YAML or JSON file; [\`presets/\`](../presets) has complete examples. \`longhaul spec FILE\` checks it, fills in all defaults, makes paths absolute (relative
-ones start at the file's folder) and prints the JSON that is the input of the workflow \`trainingRun\`. Unknown keys and impossible combinations are
-refused; one error lists all problems. Keys have the names that SkyRL uses, if it has them. \`longhaul train FILE KEY=VALUE …\` overrides keys by their path
+ones start at the file's folder) and prints the input of the workflow \`trainingRun\`. Unknown keys and impossible combinations are
+refused; one error lists all problems. Keys have SkyRL's names, if it has them. \`longhaul train FILE KEY=VALUE …\` overrides keys by their path
 (\`trainer.lr=1e-6\`); the inputs of SkyRL Fleet Training's launch workflow (\`env_key\`, \`difficulty\`, \`max_tasks\`, \`max_steps\`, …) set the keys that mean the same.
 
-Lengths are in tokens, times in seconds, shares from 0 to 1. A GRPO step is one optimizer update; a warm-start step has \`mini_batches_per_step\` updates. Each key
-is listed with its values and its default. A key without a default may be absent unless it is required.
+Lengths are in tokens, times in seconds, shares from 0 to 1. A GRPO step is one optimizer update; a warm-start step has \`mini_batches_per_step\`. Each key
+has its values and its default. A key without a default may be absent unless it is required.
 `;
 
 const dataFiles = `## Data files
 
 \`data.tasks\` and \`data.demonstrations\` have one JSON object a line ([examples](guide/own-tasks.md)). A task:
 
-- \`task_key\` (text; required): name of the task, unique in the file and known to its environment
+- \`task_key\` (text; required): unique in the file and known to its environment
 - \`prompt\` (text; required): the request to the model; \`""\`: what the environment shows at its reset
-- \`env_key\` (text; required): environment of the task
+- \`env_key\` (text; required): its environment
 - \`env_variables\` (texts by name; \`{}\`): facts for the prompt: \`CURRENT_DATE\`, \`LOGGED_IN_USER\`, \`LOGGED_IN_NAME\`, …
-- \`difficulty\` (int ≥1; \`1\`): difficulty as judged by the author; sweeps can select by it
-- \`template\` (text; its \`env_key\`): kind of the task; the curriculum keeps a pass rate for each kind
-- \`split\` (\`"train"\`, \`"held_out"\`; \`"train"\`): whether the task is for training or only for evaluation
+- \`difficulty\` (int ≥1; \`1\`): as judged by the author; sweeps can select by it
+- \`template\` (text; its \`env_key\`): what the curriculum keeps a pass rate of
+- \`split\` (\`"train"\`, \`"held_out"\`; \`"train"\`): \`held_out\`: only for evaluation
 - \`modality\` (\`"tool_use"\`, \`"computer_use"\`), \`env_version\`, \`data_key\`, \`data_version\` (texts), \`verifier_code\` (text): as in the files of SkyRL Fleet Training
 - \`reset\` (object): sent with the environment’s \`reset\`, for servers that choose a task by keys of their own
 
 A demonstration:
 
-- \`kind\` (text; required): kind of the demonstration, selected by \`warm_start[].demonstrations\`
-- \`messages\` (list; required): messages with \`role\` and \`content\`. The first is from \`user\`, every second from \`assistant\`, the others from \`tool\` or \`user\`
-- \`env_key\` (text): environment whose system prompt comes first; absent: no system prompt
+- \`kind\` (text; required): selected by \`warm_start[].demonstrations\`
+- \`messages\` (list; required): with \`role\` (first \`user\`, every second \`assistant\`, others \`tool\` or \`user\`) and \`content\`
+- \`env_key\` (text): environment whose system prompt comes first; absent: none
 - \`env_variables\` (texts by name; \`{}\`): as in a task
-- \`task_key\` (text): key of the task that the demonstration solves; a prepared dataset leaves it out if the task is held out
+- \`task_key\` (text): the task that it solves; a prepared dataset leaves it out if that is held out
 
 A solution, for \`longhaul data prepare\`: \`task_key\` (text; required), \`calls\` (list of \`{name, arguments}\`; \`[]\`), \`final_answer\` (text; \`""\`).
 `;
