@@ -37,14 +37,12 @@ export function figuresTable(results: Results): string {
       .join('; ');
     const { machine, commit, date } = measured;
     const title = `\`${commit}\`, ${date.slice(0, 10)}, ${machine}:`;
-    const verdict = bar === null || holds ? withUnit : `**${withUnit}**`;
-    tables.set(title, [
-      ...(tables.get(title) ?? []),
-      `\`${name}\` | ${verdict} | ${bar ?? ''} | ${what}`.trimEnd(),
-    ]);
+    const verdict = !bar || holds ? withUnit : `**${withUnit}**`;
+    const cells = [`\`${name}\``, bar ? `${verdict} (${bar})` : verdict, what].filter(Boolean);
+    tables.set(title, [...(tables.get(title) ?? []), cells.join(' | ')]);
   }
   const texts = [...tables].map(([title, rows]) =>
-    [title, '', 'figure | value | bar | what', '---|---|---|---', ...rows, ''].join('\n'),
+    [title, '', 'figure | value (bar) | what', '---|---|---', ...rows, ''].join('\n'),
   );
   if (missing.length > 0) texts.push(`Not measured: ${missing.join(', ')}.\n`);
   return texts.join('\n');

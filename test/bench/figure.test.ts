@@ -93,8 +93,8 @@ describe('the stored results', () => {
     writeFileSync(document, before);
     documentResults(document, results);
     const written = readFileSync(document, 'utf8');
-    expect(written).toContain('`abc1234`, 2026-01-02, Test CPU, 2 cores:\n\nfigure | value | bar | what\n');
-    expect(written).toContain('`engine_one_token` | 7 µs |  | one token, cached prompt; 25 % stolen\n');
+    expect(written).toContain('`abc1234`, 2026-01-02, Test CPU, 2 cores:\n\nfigure | value (bar) | what\n');
+    expect(written).toContain('`engine_one_token` | 7 µs | one token, cached prompt; 25 % stolen\n');
     expect(written).toContain('Not measured: `quickstart_seconds`');
     expect(written.split('\n')[0]).toBe(before.split('\n')[0]);
     expect(written.slice(written.indexOf('<!-- end'))).toBe(before.slice(before.indexOf('<!-- end')));
