@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createNativeEngine, type NativeEngine } from '../../src/engine/native/native-engine.js';
 import type { Digest } from '../../src/spec/records/parts.js';
-import { findEngineBinary } from '../../src/workers/process/engine-binary.js';
+import { findEngineBinary } from '../../src/workers/process/built-tool.js';
 import { median } from '../figures/figure.js';
 import { promptLengths, promptOf, quickstartModel, tokensOf } from './quickstart-model.js';
 import { trainOn } from './train-on.js';

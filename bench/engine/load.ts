@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createNativeEngine } from '../../src/engine/native/native-engine.js';
 import type { RandomModel } from '../../src/engine/file-engine.js';
-import { findEngineBinary } from '../../src/workers/process/engine-binary.js';
+import { findEngineBinary } from '../../src/workers/process/built-tool.js';
 import { type Measured, median } from '../figures/figure.js';
 
 const rounds = 7;

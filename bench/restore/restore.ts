@@ -10,7 +10,7 @@ import { StateRestorer } from '../../src/policy/state-restorer.js';
 import { createNativeEngine } from '../../src/engine/native/native-engine.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { lastCommittedStep, readRun, readState, readUpdate } from '../../src/store/runs/run-records.js';
-import { findEngineBinary } from '../../src/workers/process/engine-binary.js';
+import { findEngineBinary } from '../../src/workers/process/built-tool.js';
 import { median } from '../figures/figure.js';
 import { quickstartModel } from '../engine/quickstart-model.js';
 

@@ -8,7 +8,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Client } from '@temporalio/client';
 import { auditRun } from '../../src/activities/reports/audit-run.js';
 import { openStore } from '../../src/store/open-store.js';
-import { findEngineBinary } from '../../src/workers/process/engine-binary.js';
+import { findEngineBinary } from '../../src/workers/process/built-tool.js';
 import { freePort } from '../../src/stack/free-port.js';
 import type { StackScripts } from '../../src/stack/process-plans.js';
 import { type Stack, startStack } from '../../src/stack/stack.js';

@@ -9,7 +9,7 @@ import { startTraining } from '../../src/cli/train/start-training.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
 import { readState, readUpdate } from '../../src/store/runs/run-records.js';
-import { findEngineBinary } from '../../src/workers/process/engine-binary.js';
+import { findEngineBinary } from '../../src/workers/process/built-tool.js';
 import { freePort } from '../../src/stack/free-port.js';
 import type { StackScripts } from '../../src/stack/process-plans.js';
 import { startStack } from '../../src/stack/stack.js';

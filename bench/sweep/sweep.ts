@@ -10,7 +10,7 @@ import type { RunSpec } from '../../src/spec/run-spec.js';
 import { readSpecFile } from '../../src/spec/spec-input.js';
 import { freePort } from '../../src/stack/free-port.js';
 import { startStack } from '../../src/stack/stack.js';
-import { findEngineBinary } from '../../src/workers/process/engine-binary.js';
+import { findEngineBinary } from '../../src/workers/process/built-tool.js';
 import { openConnection } from '../../src/workers/temporal/temporal-connection.js';
 import { orchestratorQueue } from '../../src/workflows/messages.js';
 import type { evalSweep } from '../../src/workflows/sweep/eval-sweep.js';

@@ -24,3 +24,23 @@ export async function pause(ms: number, signal: AbortSignal): Promise<void> {
   signal.throwIfAborted();
   if (ms > 0) await sleep(ms, undefined, { signal }).catch(() => signal.throwIfAborted());
 }
+
+interface JoinedSignal {
+  signal: AbortSignal;
+  /** Call when the signal is no longer needed; it then stops following its sources. */
+  release(): void;
+}
+
+/** The joined signal aborts with the first of `sources`, for the same reason. */
+export function joinSignals(sources: readonly AbortSignal[]): JoinedSignal {
+  const joined = new AbortController();
+  const followed = sources.map((source) => ({ source, rise: () => joined.abort(source.reason) }));
+  for (const { source, rise } of followed) {
+    if (source.aborted) rise();
+    else source.addEventListener('abort', rise, { once: true });
+  }
+  const release = (): void => {
+    for (const { source, rise } of followed) source.removeEventListener('abort', rise);
+  };
+  return { signal: joined.signal, release };
+}

@@ -1,7 +1,7 @@
 // One HTTP request, sent once, with its whole answer. The caller decides what a status means, and whether the request is sent again.
 import { awakeLimit } from './awake-clock.js';
 import { withoutKnownSecrets } from './known-secrets.js';
-import { joinSignals } from './releasable-abort-signal.js';
+import { joinSignals } from './abortable.js';
 
 export interface HttpRequest {
   /** Absent: `POST` with a body, `GET` without. */

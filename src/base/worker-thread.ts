@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { types } from 'node:util';
 import { parentPort, Worker } from 'node:worker_threads';
-import { joinSignals } from './releasable-abort-signal.js';
+import { joinSignals } from './abortable.js';
 
 export interface WorkerThread<Input, Output> {
   /**

@@ -1,7 +1,6 @@
 // Progress of a command that answers only at its end. A terminal shows one changing line, which disappears at the end; other outputs get a
 // line from time to time. It goes to standard error, so that standard output holds only the answer.
 import { timeSpan } from '../report/format.js';
-import { changesLines, clear } from './terminal.js';
 
 const terminalMs = 1_000;
 const logMs = 10_000;
@@ -32,4 +31,15 @@ export async function withElapsedLine<T>(
     clearInterval(timer);
     if (changes) output.write(clear);
   }
+}
+
+/** Moves to the beginning of the line and empties it. */
+export const clear = '\r\u001b[2K';
+
+/**
+ * Whether a line can be changed after it is printed. False for a file, a pipe, and a simple terminal (an editor's shell, a serial line):
+ * these get whole lines.
+ */
+export function changesLines({ isTTY }: Pick<NodeJS.WriteStream, 'isTTY'>): boolean {
+  return isTTY && process.env['TERM'] !== 'dumb';
 }

@@ -10,7 +10,13 @@ import {
   readTemporalConfig,
   type TemporalConfig,
 } from '../workers/process/config.js';
-import { withOutput } from './output.js';
+import {
+  openExistingStore,
+  storeFolderProblem,
+  storeOfFolder,
+  unreadableStore,
+  withOutput,
+} from './output.js';
 import { printable } from './printable.js';
 import { defaultStackFolder, nearestStackFolder } from './stack-folder.js';
 import { runningStack, type StackAddresses } from '../stack/stack.js';
@@ -18,6 +24,7 @@ import { stackOfServer } from '../stack/stack-identity.js';
 import { connectClient, TemporalUnreachable } from '../workers/temporal/temporal-connection.js';
 import { refusalOf } from '../workers/temporal/temporal-refusal.js';
 import type { trainingRun } from '../workflows/run/training-run.js';
+import type { ObjectStore } from '../store/objects/object-store.js';
 
 /** Deadline when no server is named and no stack runs: a server at the default address is unlikely. */
 const unnamedServerDeadlineMs = 1_000;
@@ -224,4 +231,22 @@ export function runHandle(client: Client, run: string): RunHandle {
 /** Accepts a run's name, the id of any of its timelines, or its workflow id: one workflow drives the newest timeline of a name. */
 export function workflowIdOf(run: string): string {
   return nameOfRun(run.startsWith('train/') ? run : `train/${run}`);
+}
+
+/**
+ * The named store, the running stack's, or the one in this folder. Null if no store is named and none is found. Null, with a message, if
+ * the folder's store may not be read: the command still works, but knows less.
+ */
+export async function storeOfCommand(
+  command: Command,
+  flags: TemporalFlags & { store: string },
+): Promise<ObjectStore | null> {
+  if (command.getOptionValueSource('store') !== 'default') return openExistingStore(flags.store);
+  const { stack, folder } = temporalConfig(flags);
+  if (stack) return openExistingStore(stack.store);
+  const store = folder === defaultStackFolder ? flags.store : storeOfFolder(folder);
+  const problem = await storeFolderProblem(store);
+  if (problem === null) return openExistingStore(store);
+  if (problem !== 'ENOENT') console.error(unreadableStore(store, problem));
+  return null;
 }

@@ -18,18 +18,22 @@ import { contentPolicy } from './content-policy.js';
 import { loraInWords } from './model-facts.js';
 import type { ReadEpisodes } from './report-episodes.js';
 import { styleSheet } from './report-style.js';
-import { servedModelsTable } from './served-models.js';
+import {
+  curriculumInWords,
+  type LackingSink,
+  missingDeliveriesTable,
+  runFacts,
+  servedModelsTable,
+} from './run-facts.js';
 import type { AcceptedChange } from './history/changes.js';
 import { baselineOf, beforeAndAfter, type RunHistory } from './history/run-history.js';
 import { hasEnded, inWords, positionOf } from './run-position.js';
 import { trends } from './charts/trends.js';
-import { curriculumInWords, runFacts } from './run-facts.js';
 import { trajectoryTables } from './transcripts/trajectory-table.js';
 import { trajectoryTrends } from './charts/trajectory-trends.js';
 import { transcriptViewer } from './transcripts/transcript-viewer.js';
 import { unfinishedText } from './unfinished-evaluation.js';
 import { countedRegimes, type Regime, regimeOf, regimeRule } from './regime.js';
-import { type LackingSink, missingDeliveriesTable } from './missing-deliveries.js';
 import { viewerScript } from './transcripts/viewer-script.js';
 import { stepsOfChanges } from '../rl/environment-changes.js';
 import { metricsOf } from '../rl/metrics.js';
@@ -39,7 +43,7 @@ import { evaluationPlay } from '../spec/schedule.js';
 import type { InstanceRecord } from '../spec/records/served-model.js';
 import type { UpdateRecord } from '../spec/records/update.js';
 import type { RebaseSpec } from '../spec/run-spec.js';
-import type { UnfinishedEvaluation } from '../store/evaluations/unfinished-evaluations.js';
+import type { UnfinishedEvaluation } from '../store/evaluations/run-evaluations.js';
 
 interface ReportInput {
   history: RunHistory;

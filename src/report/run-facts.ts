@@ -1,11 +1,15 @@
 // The facts of a run: model, data, numerics, its owners, and the spec with which it was started.
-import { escapeHtml } from './html.js';
+import { escapeHtml, table } from './html.js';
 import { modelFacts } from './model-facts.js';
 import type { RunHistory } from './history/run-history.js';
 import { nameOfNumerics } from '../spec/records/numerics.js';
 import type { RunRecord } from '../spec/records/run-records.js';
 import type { UpdateRecord } from '../spec/records/update.js';
 import { hasEnded, positionOf } from './run-position.js';
+import type { InstanceRecord } from '../spec/records/served-model.js';
+import { isTrained } from '../store/runs/served-models.js';
+import { whole } from './format.js';
+import type { Trouble } from '../store/runs/notices.js';
 
 export function runFacts(history: RunHistory): string {
   const { record, updates } = history;
@@ -68,4 +72,46 @@ function ownersText({ owners }: RunHistory): string {
       )
       .join('; ') || '–'
   );
+}
+
+const meaning =
+  'Only the newest model is trained: one that was lost or in doubt is given up, and the next begins with a saved state and applies the ' +
+  'batches after it again, so that each batch is in the weights once.';
+
+/** Without those that were only sampled. Null for a run without models on a server. */
+export function servedModelsTable(instances: readonly InstanceRecord[]): string | null {
+  const begun = instances.filter((one) => one.given_up === undefined && isTrained(one));
+  if (begun.length === 0) return null;
+  const rows = table(begun, [
+    { title: 'the server’s id', cell: ({ model }) => `<code>${escapeHtml(model)}</code>` },
+    { title: 'began with', cell: beginning },
+    {
+      title: 'begun',
+      cell: ({ observed }) => escapeHtml(`${observed.at.slice(0, 19).replace('T', ' ')} UTC`),
+    },
+    { title: 'node', cell: ({ observed }) => escapeHtml(observed.by) },
+  ]);
+  return `${rows}<p class="quiet">${meaning}</p>`;
+}
+
+function beginning({ step, path, passed_over = [] }: InstanceRecord): string {
+  const state = path === null ? 'fresh adapters' : `step ${whole(step)}, <code>${escapeHtml(path)}</code>`;
+  const passed = passed_over.map((one) => `<code>${escapeHtml(one)}</code>`).join(', ');
+  return passed === '' ? state : `${state} <span class="quiet">(newer, did not load: ${passed})</span>`;
+}
+
+export interface LackingSink {
+  sink: string;
+  trouble: Trouble;
+}
+
+/** Null if every tracker and channel has received everything. */
+export function missingDeliveriesTable(lacking: readonly LackingSink[]): string | null {
+  if (lacking.length === 0) return null;
+  return table(lacking, [
+    { title: 'who', cell: ({ sink }) => `<strong>${escapeHtml(sink)}</strong>` },
+    { title: 'lacks', cell: ({ trouble }) => escapeHtml(trouble.what) },
+    { title: 'since', cell: ({ trouble }) => `${trouble.since.slice(0, 16).replace('T', ' ')} UTC` },
+    { title: 'why', cell: ({ trouble }) => escapeHtml(trouble.reason) },
+  ]);
 }

@@ -1,6 +1,6 @@
 // Says in words that an evaluation has no result yet, and why.
-import { mostFrequentReason, reasonText } from '../rl/unknown-outcomes.js';
-import type { UnfinishedEvaluation } from '../store/evaluations/unfinished-evaluations.js';
+import { mostFrequentReason, reasonText } from '../rl/grades.js';
+import type { UnfinishedEvaluation } from '../store/evaluations/run-evaluations.js';
 
 /** `evaluation final of step 0 has no result yet: of 3 episodes 3 have an unknown outcome, most often tracker: grade: …` */
 export function unfinishedText({ step, suite_name, episodes }: UnfinishedEvaluation): string {

@@ -10,7 +10,7 @@ import type {
 } from '@temporalio/client';
 import type { Digest } from '../spec/records/parts.js';
 import { canonicalText, recordDigest } from '../store/records/canonical.js';
-import { millisecondsOf } from './durations.js';
+import { millisecondsOf } from './cron-fields.js';
 import { timesAsked, timesShown } from './firing-times.js';
 import { isPattern, type OverlapPolicy, type SweepScheduleSpec, type SweepSpec } from '../spec/sweep-spec.js';
 

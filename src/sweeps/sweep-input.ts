@@ -3,18 +3,18 @@ import { InvalidSpec, refuseOtherKind, type SpecProblem } from '../spec/invalid-
 import { nearestName } from '../base/nearest-name.js';
 import { readSpecValue } from '../spec/spec-input.js';
 import { issueProblems } from '../spec/spec-issues.js';
-import { cronProblem } from './cron-fields.js';
-import { secondsIn } from './durations.js';
+import { cronProblem, secondsIn } from './cron-fields.js';
 import { sweepSpecSchema } from './sweep-schema.js';
 import { isRunSuite } from '../spec/schedule.js';
 import {
+  type CheckpointsSpec,
   isPattern,
   suitesAreOf,
-  type CheckpointsSpec,
   type SuiteSpec,
   type SweepScheduleSpec,
   type SweepSpec,
 } from '../spec/sweep-spec.js';
+import { differences } from '../store/records/canonical.js';
 
 /** Checks a sweep and fills in all defaults; the result passes again unchanged. Throws one `InvalidSpec` with all problems. */
 export function parseSweepSpec(input: unknown, context: { file?: string } = {}): SweepSpec {
@@ -184,4 +184,18 @@ function nearestZone(name: string): string | null {
   if (near !== null) return near;
   const nearCity = nearestName(city, cities);
   return nearCity === null ? null : (zones[cities.indexOf(nearCity)] ?? null);
+}
+
+/** Throws `InvalidSpec` if `given` differs from `stored`. Only the firing times and the number of nodes may differ. */
+export function refuseOtherSweep(sweep: string, stored: SweepSpec, given: SweepSpec): void {
+  const found = differences(comparable(stored), comparable(given));
+  if (found.length === 0) return;
+  const problem = `${sweep} was started with another spec:\n${found.map((line) => `    ${line}`).join('\n')}`;
+  const fix =
+    'restore the file to continue the sweep, or start it under another id: that sweep reuses the finished evaluations too';
+  throw new InvalidSpec([{ path: '', problem, fix }], `sweep ${given.name}`);
+}
+
+function comparable({ schedule: _schedule, parallel: _parallel, ...spec }: SweepSpec): unknown {
+  return spec;
 }

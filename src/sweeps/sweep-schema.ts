@@ -1,6 +1,6 @@
 // The schema of a sweep file: each key with its bounds, default and meaning. The result's types are in `sweep-spec.ts`.
 import { z } from 'zod';
-import { secondsIn } from './durations.js';
+import { secondsIn } from './cron-fields.js';
 import { count, countOrZero as step, name, runId, text } from '../spec/fields.js';
 import { overlapPolicies } from '../spec/sweep-spec.js';
 

@@ -14,7 +14,7 @@ import { evaluationEpisodeKey, evaluationsOfState, evaluationSuiteKey } from '..
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { readRecord, requireRecord } from '../../src/store/records/records.js';
 import { lastCommittedStep, readState } from '../../src/store/runs/run-records.js';
-import { findEngineBinary } from '../../src/workers/process/engine-binary.js';
+import { findEngineBinary } from '../../src/workers/process/built-tool.js';
 
 export interface FalseZeroFigures {
   episodes: number;

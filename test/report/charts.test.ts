@@ -1,6 +1,6 @@
 // Small charts stand in full rows, and each axis has a scale.
 import { expect, test } from 'vitest';
-import { trendFigures } from '../../src/report/charts/trend-figures.js';
+import { trendFigures } from '../../src/report/charts/trajectory-trends.js';
 
 const figures = (count: number, last = 40) =>
   trendFigures(

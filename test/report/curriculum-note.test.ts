@@ -1,8 +1,7 @@
 // The report says that rewards of steps may stay below pass@1 only of a run whose curriculum prefers some tasks.
 import { beforeAll, describe, expect, test } from 'vitest';
-import { readAttempts } from '../../src/report/history/attempts.js';
+import { faultsOf, readAttempts } from '../../src/report/history/faults.js';
 import { readChanges } from '../../src/report/history/changes.js';
-import { faultsOf } from '../../src/report/history/faults.js';
 import { readHistory } from '../../src/report/history/run-history.js';
 import { renderReport } from '../../src/report/html-report.js';
 import type { TrainerSpec } from '../../src/spec/run-spec.js';

@@ -1,7 +1,6 @@
 // A report counts the failures of the run's own attempts, by cause, and no failures of its parent's attempts.
 import { beforeAll, expect, test } from 'vitest';
-import { faultsOf, faultTable } from '../../src/report/history/faults.js';
-import { readAttempts, type StepAttempt } from '../../src/report/history/attempts.js';
+import { faultsOf, faultTable, readAttempts, type StepAttempt } from '../../src/report/history/faults.js';
 import { readHistory, type RunHistory } from '../../src/report/history/run-history.js';
 import type { RecoveryCause } from '../../src/spec/records/attempt-records.js';
 import { attemptFolder, runKey, sequenceKey } from '../../src/store/record-keys.js';

@@ -1,9 +1,8 @@
 // All text from a model, an environment or a person is plain text in the report. It creates no element, attribute or link.
 import { beforeAll, describe, expect, it } from 'vitest';
 import { readChanges } from '../../src/report/history/changes.js';
-import { faultsOf } from '../../src/report/history/faults.js';
+import { faultsOf, readAttempts } from '../../src/report/history/faults.js';
 import { renderReport } from '../../src/report/html-report.js';
-import { readAttempts } from '../../src/report/history/attempts.js';
 import { readHistory, type RunHistory } from '../../src/report/history/run-history.js';
 import type { ReadEpisodes } from '../../src/report/report-episodes.js';
 import { callOf, failed, readEpisodes, recordEvaluated, type SaidEpisode } from './recorded-episodes.js';

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { OrchestratorDeps } from '../../src/activities/orchestrator-deps.js';
 import { renderRunReport } from '../../src/activities/reports/publish-report.js';
-import { missingDeliveriesTable } from '../../src/report/missing-deliveries.js';
+import { missingDeliveriesTable } from '../../src/report/run-facts.js';
 import { writeNotice } from '../../src/store/runs/notices.js';
 import { recordedRun } from './recorded-run.js';
 

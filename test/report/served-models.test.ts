@@ -1,10 +1,9 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { readChanges } from '../../src/report/history/changes.js';
-import { faultsOf } from '../../src/report/history/faults.js';
+import { faultsOf, readAttempts } from '../../src/report/history/faults.js';
 import { renderReport } from '../../src/report/html-report.js';
-import { readAttempts } from '../../src/report/history/attempts.js';
 import { readHistory } from '../../src/report/history/run-history.js';
-import { servedModelsTable } from '../../src/report/served-models.js';
+import { servedModelsTable } from '../../src/report/run-facts.js';
 import type { InstanceRecord } from '../../src/spec/records/served-model.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';
 import { readEpisodes } from './recorded-episodes.js';

@@ -4,9 +4,6 @@ import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { addError, noErrors, normalisedError, ranked } from '../../src/report/transcripts/error-patterns.js';
 import { selectEpisodes } from '../../src/report/history/episode-selection.js';
-import { repeatedCalls } from '../../src/report/transcripts/repeated-calls.js';
-import { readHistory, type RunHistory } from '../../src/report/history/run-history.js';
-import { transcriptReader } from '../../src/report/transcripts/transcripts.js';
 import {
   addGroup,
   addTrajectory,
@@ -15,11 +12,14 @@ import {
   noTrajectories,
   plusTrajectories,
   premature,
+  repeatedCalls,
+  type TrajectoryCounts,
   turnsAt,
   turnsInAll,
   unknownOutcomes,
-  type TrajectoryCounts,
 } from '../../src/report/transcripts/trajectory-analysis.js';
+import { readHistory, type RunHistory } from '../../src/report/history/run-history.js';
+import { transcriptReader } from '../../src/report/transcripts/transcripts.js';
 import { trajectoryOf, type Trajectory } from '../../src/report/transcripts/trajectory.js';
 import {
   callOf,

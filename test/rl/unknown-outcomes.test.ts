@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { mostFrequentReason, reasonText } from '../../src/rl/unknown-outcomes.js';
+import { mostFrequentReason, reasonText } from '../../src/rl/grades.js';
 import type { EpisodeRecord, Outcome } from '../../src/spec/records/episode.js';
 
 const observed = {

@@ -2,7 +2,7 @@
 import { MetricPoints } from '../../src/workers/follower/metric-points.js';
 import { Delivered, type MetricPoint } from '../../src/integrations/tracking/metric-point.js';
 import { decodeEvent } from '../../src/integrations/tracking/tensorboard/event.js';
-import { RecordFraming } from '../../src/integrations/tracking/tensorboard/record-framing.js';
+import { RecordFraming } from '../../src/integrations/tracking/tensorboard/tensorboard-sink.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 
 /** All points by id, as an undisturbed follower reads them. */

@@ -183,7 +183,7 @@ const mutations: (Change & { what: string; life: string })[] = [
 function timerAtOpening(statement: string): Change {
   const first = 'const opened = await untilFixed(';
   return {
-    file: 'run/run-opening.ts',
+    file: 'run/training-options.ts',
     from: first,
     to: `${statement}\n  ${first}`,
     imports: "import { condition, patched } from '@temporalio/workflow';\n",

@@ -5,7 +5,7 @@ import { identitiesOnNode } from './environment-identities.js';
 import type { NodeDeps } from '../node-deps.js';
 import { evaluateSuite } from './suite-evaluation.js';
 import { projectTrajectories } from './trajectories.js';
-import { mostFrequentReason, reasonText } from '../../rl/unknown-outcomes.js';
+import { mostFrequentReason, reasonText } from '../../rl/grades.js';
 import type { EvaluationResult } from '../../spec/records/evaluation-records.js';
 import type { RunSuite } from '../../spec/schedule.js';
 import { readEvaluationEpisodes } from '../../store/runs/episodes.js';

@@ -13,7 +13,7 @@ import type { ObjectStore } from '../../store/objects/object-store.js';
 import { openRunViews } from '../../store/runs/quarantine.js';
 import { adoptOrCreate, requireRecord } from '../../store/records/records.js';
 import { listRuns, readNumerics, readRunIfAny } from '../../store/runs/run-records.js';
-import { refuseOtherSweep } from '../../sweeps/same-sweep.js';
+import { parseSweepSpec, refuseOtherSweep } from '../../sweeps/sweep-input.js';
 import { selectCheckpoints } from '../../sweeps/checkpoint-selection.js';
 import { environmentsOf, suitesOf } from '../../sweeps/suite-tasks.js';
 import { askIdentities, type Asking } from './environment-identities.js';
@@ -24,7 +24,6 @@ import type { Task } from '../../spec/records/task.js';
 import { recordDigest } from '../../store/records/canonical.js';
 import { newestResult, newestRound } from '../../store/evaluations/evaluation-rounds.js';
 import type { MissingPair, PairsToDo, PlannedSweep } from '../sweep-contracts.js';
-import { parseSweepSpec } from '../../sweeps/sweep-input.js';
 import { BadKey } from '../../store/record-errors.js';
 import {
   pairCount,

@@ -1,17 +1,16 @@
 // writeReport: stores the run's report as of its last committed step, and its transcripts, beside the run's records.
 import type { OrchestratorDeps } from '../orchestrator-deps.js';
 import { readChanges } from '../../report/history/changes.js';
-import { faultsOf } from '../../report/history/faults.js';
+import { faultsOf, readAttempts } from '../../report/history/faults.js';
 import { renderReport } from '../../report/html-report.js';
 import { readReportEpisodes, type EpisodeReading } from '../../report/report-episodes.js';
-import { readAttempts } from '../../report/history/attempts.js';
 import { readHistory } from '../../report/history/run-history.js';
 import { sha256Hex } from '../../base/sha256.js';
 import type { FaultFigures } from '../../store/runs/fault-figures.js';
 import { readInstances } from '../../store/runs/served-models.js';
 import { readTroubles } from '../../store/runs/notices.js';
 import { reportKey, reportTranscriptsKey } from '../../store/record-keys.js';
-import { readUnfinishedEvaluation } from '../../store/evaluations/unfinished-evaluations.js';
+import { readUnfinishedEvaluation } from '../../store/evaluations/run-evaluations.js';
 
 /** A report reads at most this many episodes. Reading them takes about ten seconds and adds half a megabyte to the page. */
 const limit = 10_000;

@@ -3,18 +3,28 @@
 import { refuseChangedFiles } from './changed-files.js';
 import { refuseImpossibleData } from '../../data/dataset-validation.js';
 import type { OrchestratorDeps } from '../orchestrator-deps.js';
-import { phasesOf } from './step-settings.js';
+import { phasesOf, settingsUnder } from './step-settings.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
 import type { RefRecord, RunRecord } from '../../spec/records/run-records.js';
 import type { ForkSpec, RunSpec } from '../../spec/run-spec.js';
-import { InvalidSpec } from '../../spec/invalid-spec.js';
-import type { SpecProblem } from '../../spec/invalid-spec.js';
+import { InvalidSpec, type SpecProblem } from '../../spec/invalid-spec.js';
 import { withLaterSettings } from '../../spec/spec-input.js';
 import { canonicalText, differences } from '../../store/records/canonical.js';
 import { namesFolder, refKey, runIdOf, runKey } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { adoptOrCreate, appendSequence, readSequence } from '../../store/records/records.js';
-import { lastCommittedStep, readRunIfAny, readState, timelineOf } from '../../store/runs/run-records.js';
+import {
+  lastCommittedStep,
+  readPlan,
+  readRun,
+  readRunIfAny,
+  readState,
+  readUpdateIfAny,
+  timelineOf,
+} from '../../store/runs/run-records.js';
+import type { ControlState } from '../../spec/records/control-records.js';
+import { foldControl, readControl } from '../../store/runs/control-records.js';
+import { openRunView } from '../../store/runs/quarantine.js';
 
 /** How many committed steps an error names if the requested step is not committed. */
 const nearestShown = 3;
@@ -214,4 +224,24 @@ function fixed({ seed, model, data, warm_start }: RunSpec, step: number): object
     data: { builtin: data.builtin ?? null },
     ...(step > 0 ? { warm_start } : {}),
   };
+}
+
+/**
+ * A fork does not inherit control records, so changed settings must enter its spec. Otherwise it would begin with its parent's first
+ * settings.
+ */
+export async function forkSpec(store: ObjectStore, name: string, fork: ForkSpec): Promise<RunSpec> {
+  const { spec } = await readRun(store, fork.run);
+  const goesOnAfter = { run: fork.run, step: fork.rebase?.to ?? fork.step };
+  return { ...spec, ...settingsUnder(spec, await controlAt(store, goesOnAfter)), name, fork };
+}
+
+/** The control state at the step's plan. Empty for a step of an ancestor: the run's own spec already holds those settings. */
+async function controlAt(store: ObjectStore, { run, step }: ForkSpec): Promise<ControlState> {
+  const own = step > 0 && (await timelineOf(store, run, step)) === run;
+  const update = own ? await readUpdateIfAny(store, run, step) : null;
+  if (!update) return foldControl([]);
+  const { record: plan } = await readPlan(await openRunView(store, run), run, step, update.identity.plan);
+  const control = await readControl(store, run);
+  return foldControl(control.slice(0, plan.control));
 }

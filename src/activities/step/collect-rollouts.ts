@@ -8,7 +8,7 @@ import { saveAmongFew } from './save-state.js';
 import { currentScope } from '../attempt/scope.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
 import { samplingSeed } from '../../rl/random.js';
-import { mostFrequentReason, reasonText } from '../../rl/unknown-outcomes.js';
+import { mostFrequentReason, reasonText } from '../../rl/grades.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { GrpoPlan } from '../../spec/records/plan.js';
 import type { RunRecord } from '../../spec/records/run-records.js';

@@ -19,15 +19,15 @@ import { endsAtNextBoundary } from '../../workflows/status/run-text.js';
 import { endWorkflow } from './end-workflow.js';
 import { explained, goOn, whyNotOpen } from '../command-refusals.js';
 import { BadInput, inFolder, storeOption, wholeNumber, withOutput } from '../output.js';
-import { storeOfCommand } from '../stack-store.js';
-import { resampledText, resumeResampled } from './resume-resampled.js';
 import {
   type RunHandle,
   runHandle,
+  storeOfCommand,
   type TemporalFlags,
   withClient,
   withTemporalFlags,
 } from '../temporal-access.js';
+import { resampledText, resumeResampled } from './resume-resampled.js';
 
 interface ControlFlags extends TemporalFlags {
   json?: boolean;

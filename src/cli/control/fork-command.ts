@@ -1,10 +1,8 @@
 // `longhaul fork RUN@STEP --name NEW`, `longhaul rewind NAME@STEP`, `longhaul rebase NAME`: each makes a spec with `fork` and starts its
 // workflow, which writes the records (R18, R22). `--print` prints that spec as input for `temporal workflow start`.
 import { type Command, InvalidArgumentError } from 'commander';
-import { forkSpec } from '../../activities/run/fork-spec.js';
-import { planFork, timelinesNamed } from '../../activities/run/fork-run.js';
-import { nameOfNumerics, sameNumerics } from '../../spec/records/numerics.js';
-import type { Numerics } from '../../spec/records/numerics.js';
+import { forkSpec, planFork, timelinesNamed } from '../../activities/run/fork-run.js';
+import { nameOfNumerics, type Numerics, sameNumerics } from '../../spec/records/numerics.js';
 import type { ForkSpec, RebaseSpec, RunSpec } from '../../spec/run-spec.js';
 import { listCheckpoints } from '../../store/runs/checkpoints.js';
 import { nameOfRun } from '../../store/record-keys.js';
@@ -13,13 +11,13 @@ import { lastCommittedStep, readNumerics, readRun } from '../../store/runs/run-r
 import { endWorkflow } from './end-workflow.js';
 import { type FollowFlags, trainAndFollow } from '../train/follow-training.js';
 import { sayingThatItGoesOn } from '../interruption.js';
-import { refuseEqualNumerics, refuseNeedlessRebase } from './needed-rebase.js';
 import { poolView } from '../pool-view.js';
-import { openExistingStore, requireRun, storeOption, wholeNumber, withOutput, inFolder } from '../output.js';
+import { inFolder, openExistingStore, requireRun, storeOption, wholeNumber, withOutput } from '../output.js';
 import { parsePlace } from '../run-at-step.js';
-import { changedSpec } from './spec-changes.js';
-import { storeOfCommand } from '../stack-store.js';
-import { withClient, withTemporalFlags } from '../temporal-access.js';
+import { storeOfCommand, type TemporalFlags, withClient, withTemporalFlags } from '../temporal-access.js';
+import type { PoolView } from '../../workflows/messages.js';
+import { parse as parseYaml } from 'yaml';
+import { parseRunSpec } from '../../spec/spec-input.js';
 
 interface ForkFlags extends FollowFlags {
   store: string;
@@ -219,4 +217,70 @@ async function rewound(
 
 function print(spec: RunSpec): void {
   console.log(JSON.stringify(spec, null, 2));
+}
+
+/** Throws if the run already has the wanted numerics. */
+export function refuseEqualNumerics(run: string, has: Numerics, wanted: Numerics): void {
+  if (!sameNumerics(has, wanted)) return;
+  throw new Error(`${run} has numerics ${nameOfNumerics(has)} already: there is nothing to rebase`);
+}
+
+/**
+ * Throws if a living node still has the run's own numerics, or if no living node has the wanted numerics. `flags` go into the commands that
+ * the error suggests.
+ */
+export function refuseNeedlessRebase(
+  run: string,
+  { nodes }: Pick<PoolView, 'nodes'>,
+  has: Numerics,
+  wanted: Numerics,
+  flags: TemporalFlags,
+): void {
+  const list = `longhaul nodes${inFolder(flags)}`;
+  const alive = (numerics: Numerics): string[] =>
+    nodes
+      .filter(({ state, numerics: offered }) => state === 'up' && offered && sameNumerics(offered, numerics))
+      .map(({ id }) => id);
+  const own = alive(has);
+  if (own.length > 0)
+    throw new Error(
+      `${run} needs no rebase: it can continue with its own numerics ${nameOfNumerics(has)}, which ${own.join(', ')} ` +
+        `${own.length === 1 ? 'offers' : 'offer'} (${list}). Nothing was changed`,
+    );
+  if (alive(wanted).length === 0)
+    throw new Error(
+      `no living node has numerics ${nameOfNumerics(wanted)}, so ${run} could not continue (${list}): ` +
+        'first start a node worker whose engine has them. Nothing was changed',
+    );
+}
+
+/** Values are YAML. Throws `InvalidSpec` if a change cannot be understood (it names the change) or the result is not a valid spec. */
+function changedSpec(spec: RunSpec, changes: readonly string[]): RunSpec {
+  const changed = structuredClone(spec) as unknown as Record<string, unknown>;
+  for (const change of changes) {
+    const at = change.indexOf('=');
+    if (at < 1)
+      throw new Error(`${JSON.stringify(change)} is not understood: give NAME=VALUE, for example lr=0.0001`);
+    const name = change.slice(0, at);
+    set(changed, pathOf(spec, name).split('.'), parseYaml(change.slice(at + 1)), change);
+  }
+  return parseRunSpec(changed);
+}
+
+/** Settings of the trainer and the generator need no path before them. An unknown name is taken for one of these settings. */
+function pathOf(spec: RunSpec, name: string): string {
+  if (name in spec || name.includes('.')) return name;
+  return name in spec.generator ? `generator.${name}` : `trainer.${name}`;
+}
+
+function set(target: Record<string, unknown>, path: readonly string[], value: unknown, change: string): void {
+  const [key = '', ...rest] = path;
+  if (rest.length === 0) {
+    target[key] = value;
+    return;
+  }
+  const inner = Object.hasOwn(target, key) ? target[key] : undefined;
+  if (typeof inner !== 'object' || inner === null)
+    throw new Error(`${JSON.stringify(change)} is not understood: the spec has no section "${key}"`);
+  set(inner as Record<string, unknown>, rest, value, change);
 }

@@ -6,7 +6,7 @@ import { type ChatTemplate, loadChatTemplate } from '../../episode/chat-template
 import { loadTokenizer, type Tokenizer } from '../../episode/tokenizer.js';
 import { withEngineFolder } from '../../models/engine-folder.js';
 import { type ModelFolder, readModelFolder, selfContained } from '../../models/model-folder.js';
-import { findEngineBinary } from '../../workers/process/engine-binary.js';
+import { findEngineBinary } from '../../workers/process/built-tool.js';
 import type { PromptInput } from './engine-input.js';
 import { BadInput } from '../output.js';
 

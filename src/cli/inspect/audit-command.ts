@@ -15,7 +15,7 @@ import type { ObjectStore } from '../../store/objects/object-store.js';
 import { needsOf } from '../../store/collection/references.js';
 import { readRun } from '../../store/runs/run-records.js';
 import { NewerSchema, OlderSchema, UnreadableRecord } from '../../store/record-errors.js';
-import { findEngineBinary } from '../../workers/process/engine-binary.js';
+import { findEngineBinary } from '../../workers/process/built-tool.js';
 import { withElapsedLine } from '../elapsed-line.js';
 import { stepsText } from '../store/gc-command.js';
 import {

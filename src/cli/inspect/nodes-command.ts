@@ -5,8 +5,7 @@ import { nameOfNumerics } from '../../spec/records/numerics.js';
 import type { PoolView } from '../../workflows/messages.js';
 import { withOutput, inFolder } from '../output.js';
 import { poolView } from '../pool-view.js';
-import { printable } from '../printable.js';
-import { textTable } from '../table.js';
+import { printable, textTable } from '../printable.js';
 import { type TemporalFlags, withClient, withTemporalFlags } from '../temporal-access.js';
 
 const gib = 2 ** 30;

@@ -6,7 +6,7 @@ import { DatasetCache } from '../../data/dataset-cache.js';
 import { renderRunReport } from '../../activities/reports/publish-report.js';
 import { RunDataCache } from '../../data/run-data.js';
 import { openRunView } from '../../store/runs/quarantine.js';
-import { noteNewerTimeline } from '../newer-timeline.js';
+import { noteNewerTimeline } from '../run-at-step.js';
 import {
   folderOption,
   inFolder,

@@ -11,9 +11,14 @@ import { readSequence } from '../../store/records/records.js';
 import { isUnreadable } from '../../store/record-errors.js';
 import { lastCommittedStep, listRuns, readRun, readRunIfAny } from '../../store/runs/run-records.js';
 import { BadInput, inFolder, storeOption, wholeNumber, withOutput } from '../output.js';
-import { storeOfCommand } from '../stack-store.js';
-import { textTable } from '../table.js';
-import { temporalConfig, type TemporalFlags, withClient, withTemporalFlags } from '../temporal-access.js';
+import {
+  storeOfCommand,
+  temporalConfig,
+  type TemporalFlags,
+  withClient,
+  withTemporalFlags,
+} from '../temporal-access.js';
+import { textTable } from '../printable.js';
 import { TemporalUnreachable } from '../../workers/temporal/temporal-connection.js';
 
 const describeDeadlineMs = 10_000;

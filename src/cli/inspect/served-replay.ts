@@ -9,7 +9,7 @@ import type { ReplayRange } from '../../activities/reports/replay-audit.js';
 import { whole } from '../../report/format.js';
 import type { ChainAudit } from '../../store/audit/chain-audit.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
-import { openTinkerService } from '../../workers/node/tinker-service.js';
+import { openTinkerService } from '../../workers/node/policies.js';
 import { tinkerOf } from '../../workers/process/config.js';
 import { withElapsedLine } from '../elapsed-line.js';
 

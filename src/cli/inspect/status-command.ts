@@ -26,15 +26,15 @@ import { printable } from '../printable.js';
 import { alertsWithin } from '../train/run-alerts.js';
 import { fullDiskNote } from '../../stack/disk-space.js';
 import { nearestStackFolder } from '../stack-folder.js';
-import { storeOfCommand } from '../stack-store.js';
-import { explained } from '../command-refusals.js';
 import {
   runHandle,
+  storeOfCommand,
   type TemporalFlags,
   UnnamedServer,
   withClient,
   withTemporalFlags,
 } from '../temporal-access.js';
+import { explained } from '../command-refusals.js';
 import { endedRun, type EndedRun, endLine, wayOn, whyFollowedEnded } from '../train/run-end.js';
 import { type Played, underWay, type Waiting, waitingLine } from '../waiting-text.js';
 

@@ -17,8 +17,8 @@ import { readEvaluationEpisodes, readStepEpisodes } from '../../store/runs/episo
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { openRunView } from '../../store/runs/quarantine.js';
 import { timelineOf } from '../../store/runs/run-records.js';
-import { readUnfinishedEvaluation } from '../../store/evaluations/unfinished-evaluations.js';
-import { noteNewerTimeline } from '../newer-timeline.js';
+import { readUnfinishedEvaluation } from '../../store/evaluations/run-evaluations.js';
+import { noteNewerTimeline } from '../run-at-step.js';
 import {
   folderOption,
   inFolder,

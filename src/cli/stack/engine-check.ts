@@ -5,7 +5,7 @@ import { findGpuReports, type GpuReport, reportedText } from '../../engine/nativ
 import { createNativeEngine } from '../../engine/native/native-engine.js';
 import type { EngineInfo } from '../../engine/policy-engine.js';
 import { nameOfNumerics } from '../../spec/records/numerics.js';
-import { findEngineBinary } from '../../workers/process/engine-binary.js';
+import { findEngineBinary } from '../../workers/process/built-tool.js';
 
 /** Starts the engine and greets it. A binary of another version, or built for another machine, does not answer. */
 export async function probeEngine(): Promise<string> {

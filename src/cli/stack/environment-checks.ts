@@ -9,8 +9,9 @@ import { OpenEnvServer, type ServerOptions } from '../../environments/openenv/op
 import { serverOptionsOf } from '../../environments/openenv/server-options.js';
 import type { EnvironmentSpec, RunSpec } from '../../spec/run-spec.js';
 import { environmentOf } from '../../spec/environments/environment-of.js';
-import type { Task } from '../../spec/records/task.js';
-import { toolTokensText } from './tool-tokens.js';
+import type { Task, ToolSpec } from '../../spec/records/task.js';
+import type { Tokenizer } from '../../episode/tokenizer.js';
+import { toolListText } from '../../episode/tool-list.js';
 
 const withinMs = 60_000;
 const shownTools = 6;
@@ -106,3 +107,35 @@ const gradeTexts: Record<NonNullable<ServerFacts['reward_rule']>, string> = {
   reward: 'its reset gives a reward, so rewards are the grade',
   later_reward: 'its reset gives no reward: whether it grades is seen when an episode ends',
 };
+
+/** Usual for English and JSON, where the tokenizer cannot be read here. */
+const charactersPerToken = 4;
+/** From this share of the longest prompt on, a shorter list is proposed. */
+const largeShare = 0.25;
+
+type Formats = RunSpec['generator']['tools_format'];
+
+/** `tokenizer`: null if it cannot be read here. Throws an Error with the fix if the tools leave no room in a prompt. */
+export async function toolTokensText(
+  tools: readonly ToolSpec[],
+  { generator }: Pick<RunSpec, 'generator'>,
+  tokenizer: Pick<Tokenizer, 'encodeLong'> | null,
+): Promise<string> {
+  const { tools_format, system_prompt, max_input_length: most } = generator;
+  const tokensIn = async (format: Formats): Promise<number> => {
+    const list = toolListText(tools, format, { isShort: system_prompt === 'short' });
+    return tokenizer
+      ? (await tokenizer.encodeLong(list)).length
+      : Math.ceil(list.length / charactersPerToken);
+  };
+  const count = await tokensIn(tools_format);
+  const about = tokenizer ? '' : 'about ';
+  const said = `${tools.length} ${tools.length === 1 ? 'tool takes' : 'tools take'} ${about}${count} tokens of every prompt`;
+  const isLarge = count > largeShare * most && tools_format !== 'signatures';
+  const shorter = isLarge ? `tools_format: signatures takes ${about}${await tokensIn('signatures')}` : null;
+  if (count >= most)
+    throw new Error(
+      `${said}, and generator.max_input_length is ${most}: raise it${shorter ? `, or shorten the list (${shorter})` : ''}`,
+    );
+  return `${said}, which may have ${most}${shorter ? ` (${shorter})` : ''}`;
+}

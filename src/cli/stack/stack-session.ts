@@ -1,6 +1,6 @@
 // Runs the embedded stack for the duration of a command. If a stop signal arrives or the stack keeps failing, all its processes are stopped
 // and the command ends.
-import { findEngineBinary } from '../../workers/process/engine-binary.js';
+import { findEngineBinary } from '../../workers/process/built-tool.js';
 import { type Stack, startStack } from '../../stack/stack.js';
 
 export interface StackFlags {

@@ -2,7 +2,6 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { parseMetricsAddress } from '../../integrations/tracking/prometheus-server.js';
 import { defaultStackFolder, inFolder, wholeNumber, withOutput } from '../output.js';
-import { bucketNote } from './fleet-buckets.js';
 import { type StackFlags, StackStopped, whenEnding, withStack } from './stack-session.js';
 import { findTemporalBinary } from '../../stack/temporal-binary.js';
 
@@ -82,4 +81,23 @@ function storeAddress(text: string): string {
 
 function say(message: string): void {
   process.stderr.write(`${new Date().toISOString().slice(11, 19)} ${message}\n`);
+}
+
+const variables = ['S3_CHECKPOINT_BUCKET', 'S3_TRAJECTORY_BUCKET'] as const;
+
+/** What to do for each bucket that a variable names and the store is not in; null if there is none. */
+export function bucketNote(
+  environment: Readonly<Record<string, string | undefined>>,
+  store: string,
+): string | null {
+  const bucket = /^s3:\/\/([^/?]+)/.exec(store)?.[1];
+  const others = variables.filter((name) => {
+    const named = environment[name]?.trim();
+    return named !== undefined && named !== '' && named !== bucket;
+  });
+  if (others.length === 0) return null;
+  return (
+    `${others.join(' and ')} ${others.length === 1 ? 'is' : 'are'} not read: one store has checkpoints/ and trajectories/, here ${store}. ` +
+    'To keep both in a bucket: --store s3://BUCKET'
+  );
 }

@@ -16,8 +16,8 @@ import type { RunRecord } from '../../spec/records/run-records.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { checkpointDataKey, listCheckpoints } from '../../store/runs/checkpoints.js';
 import { lastCommittedStep, readRun } from '../../store/runs/run-records.js';
-import { findEngineBinary } from '../../workers/process/engine-binary.js';
-import { noteNewerTimeline } from '../newer-timeline.js';
+import { findEngineBinary } from '../../workers/process/built-tool.js';
+import { noteNewerTimeline, parsePlace } from '../run-at-step.js';
 import {
   folderOption,
   inFolder,
@@ -27,7 +27,6 @@ import {
   storeOption,
   withOutput,
 } from '../output.js';
-import { parsePlace } from '../run-at-step.js';
 
 interface ExportFlags extends StoreFlags {
   to: string;

@@ -15,8 +15,7 @@ import {
 } from '../../sweeps/schedule-options.js';
 import { orchestratorQueue } from '../../workflows/messages.js';
 import { withOutput } from '../output.js';
-import { printable } from '../printable.js';
-import { textTable } from '../table.js';
+import { printable, textTable } from '../printable.js';
 import { type TemporalFlags, withClient } from '../temporal-access.js';
 
 export const target: SweepTarget = { workflowType: 'evalSweep', taskQueue: orchestratorQueue };

@@ -27,9 +27,8 @@ import {
   type SweepStatus,
   sweepStatusQuery,
 } from '../../workflows/sweep/sweep-messages.js';
-import { refuseOtherSweep } from '../../sweeps/same-sweep.js';
+import { parseSweepSpec, readSweepFile, refuseOtherSweep } from '../../sweeps/sweep-input.js';
 import { inputOfWorkflow } from '../train/workflow-input.js';
-import { parseSweepSpec, readSweepFile } from '../../sweeps/sweep-input.js';
 import type { SweepSpec } from '../../spec/sweep-spec.js';
 
 const asJson = 'print the result as one JSON object';

@@ -10,7 +10,7 @@ import type { TrainingResult } from '../../workflows/run/training-run.js';
 import { fullDiskNote } from '../../stack/disk-space.js';
 import { inFolder } from '../output.js';
 import { nearestStackFolder } from '../stack-folder.js';
-import { changesLines, clear } from '../terminal.js';
+import { changesLines, clear } from '../elapsed-line.js';
 import { openStatuses, type RunHandle } from '../temporal-access.js';
 import { type Played, troubleOf, underWay, waitingLine } from '../waiting-text.js';
 

@@ -5,10 +5,9 @@ import { readSpecFile } from '../../spec/spec-input.js';
 import { type FollowFlags, trainAndFollow } from './follow-training.js';
 import { sayingThatItGoesOn } from '../interruption.js';
 import { openExistingStore, withOutput } from '../output.js';
-import { storeOfCommand } from '../stack-store.js';
+import { storeOfCommand, withClient, withTemporalFlags } from '../temporal-access.js';
 import { withSettings } from './spec-settings.js';
 import { storedSpec, takingSpecOrRun } from './stored-spec.js';
-import { withClient, withTemporalFlags } from '../temporal-access.js';
 
 interface TrainFlags extends FollowFlags {
   store: string;

@@ -2,7 +2,7 @@
 import { stepsOfChanges } from '../../rl/environment-changes.js';
 import { metricsOf } from '../../rl/metrics.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
-import { trendFigures } from './trend-figures.js';
+import { trendFigures } from './trajectory-trends.js';
 
 interface Trend {
   title: string;

@@ -1,23 +1,24 @@
 // The faults that a run has survived and their cost: figures ft/* as in `status`, and a table by cause.
 import {
-  isFault,
   asOf,
   availableSeconds,
   type FaultFigures,
   faultsAfter,
   faultsIn,
+  isFault,
   noFaults,
   noticedLaterIn,
   plusFigures,
   withFaults,
 } from '../../store/runs/fault-figures.js';
-import { isAtState, isOfSweep } from '../../store/runs/step-attempts.js';
+import { isAtState, isOfSweep, readAttemptsIn } from '../../store/runs/step-attempts.js';
 import type { AttemptRecord, RecoveryCause } from '../../spec/records/attempt-records.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
 import { percent, timeSpan, whole } from '../format.js';
 import { table } from '../html.js';
-import type { StepAttempt } from './attempts.js';
 import type { RunHistory } from './run-history.js';
+import { inParallel } from '../../base/in-parallel.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
 
 interface CauseOfLoss {
   cause: RecoveryCause;
@@ -168,4 +169,26 @@ function sumSentence({ figures, causes }: Faults): string {
 function noticed({ count, noticedLater, figures }: CauseOfLoss): string {
   const total = figures['ft/detection_seconds'] ?? 0;
   return count > 0 && total > 0 ? `${(total / noticedLater).toFixed(2)} s` : '–';
+}
+
+export interface StepAttempt {
+  step: number;
+  record: AttemptRecord;
+}
+
+/** Attempt records by step, within a step in the order in which they were written. */
+export async function readAttempts(
+  store: ObjectStore,
+  { record, updates }: RunHistory,
+): Promise<StepAttempt[]> {
+  // A fork has attempts, such as evaluations, at the state from which it began; its parent's attempts there are in the parent's folder.
+  const first = record.lineage?.step ?? 0;
+  const own = updates.map(({ identity }) => identity.step).filter((step) => step > first);
+  const listed = await inParallel([first, ...own], async (step) => {
+    const found = await readAttemptsIn(store, record.run, step);
+    return found.map((attempt) => ({ step, record: attempt }));
+  });
+  return listed
+    .flat()
+    .sort((a, b) => a.step - b.step || a.record.observed.at.localeCompare(b.record.observed.at));
 }

@@ -1,8 +1,7 @@
 // Counts how episodes went while they stream by: by environment, over training and in the newest evaluation. Memory grows with the number
 // of environments, reasons and patterns, not with the number of episodes.
 import type { StopReason } from '../../spec/records/episode.js';
-import { addError, noErrors, normalisedError, ranked, type ErrorPatterns } from './error-patterns.js';
-import { repeatedCalls } from './repeated-calls.js';
+import { addError, type ErrorPatterns, noErrors, normalisedError, ranked } from './error-patterns.js';
 import type { Trajectory } from './trajectory.js';
 
 export interface TrajectoryCounts {
@@ -161,4 +160,25 @@ function addReason(unknown: Map<string, number>, reason: string, count = 1): voi
 
 function increase<Key>(counts: Map<Key, number>, key: Key, by = 1): void {
   counts.set(key, (counts.get(key) ?? 0) + by);
+}
+
+/** From this number on, equal calls count as repeated even with other calls between them. Looking at the same thing twice may be right. */
+const often = 3;
+
+/**
+ * Number of calls in one episode that repeat an earlier one. `calls` has a text for each turn, equal for equal calls; null for a turn
+ * without a call, which is ignored.
+ */
+export function repeatedCalls(calls: readonly (string | null)[]): number {
+  const made = calls.filter((call) => call !== null);
+  const times = new Map<string, number>();
+  for (const call of made) times.set(call, (times.get(call) ?? 0) + 1);
+  const met = new Set<string>();
+  let repeated = 0;
+  for (const [index, call] of made.entries()) {
+    const inRow = made[index - 1] === call;
+    if (inRow || (met.has(call) && (times.get(call) ?? 0) >= often)) repeated += 1;
+    met.add(call);
+  }
+  return repeated;
 }

@@ -1,4 +1,6 @@
 // The arrays of a batch file (docs/engine-protocol.md, "The batch file").
+import type { EpisodeRecord } from './episode.js';
+import type { GrpoPlan } from './plan.js';
 
 /** N nodes, T tokens, M targets. The nodes of a mini-batch form the prefix tree of its samples: a common prefix is stored once. */
 export interface BatchArrays {
@@ -21,4 +23,15 @@ export interface BatchArrays {
    * present.
    */
   target_rollout_logprobs?: Float32Array;
+}
+
+/** Whether a plan leaves an episode out of the loss. Its value still counts in its group. */
+export function isFiltered(
+  { overlong_filtering, sampling }: Pick<GrpoPlan, 'overlong_filtering' | 'sampling'>,
+  { stop_reason, turns }: Pick<EpisodeRecord, 'stop_reason' | 'turns'>,
+): boolean {
+  if (!overlong_filtering) return false;
+  if (stop_reason !== 'max_turns') return stop_reason === 'length';
+  const { start, end } = turns.at(-1) ?? { start: 0, end: 0 };
+  return end - start >= sampling.max_generate_length || end >= sampling.max_sequence_length;
 }

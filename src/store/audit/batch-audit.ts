@@ -1,18 +1,19 @@
 // Checks a step's batch against its update, its plan and its inputs, and against the same batch sealed again.
 import { sha256Hex } from '../../base/sha256.js';
-import { isFiltered } from '../../spec/records/overlong.js';
-import { groupsInBatch } from '../../spec/records/wave.js';
+import { isFiltered } from '../../spec/records/batch.js';
+import { groupsInBatch, type WaveRecord, withWaves } from '../../spec/records/wave.js';
 import type { GrpoPlan, PlanRecord } from '../../spec/records/plan.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { EpisodeRecord, Outcome } from '../../spec/records/episode.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
 import { batchDifference, decodeBatchFile, inputsDigest } from '../files/batch-file.js';
-import { batchKey } from '../record-keys.js';
+import { batchKey, datasetFileKey, datasetManifestKey, waveKey, wavesFolder } from '../record-keys.js';
 import { canonicalText, recordDigest } from '../records/canonical.js';
 import { readBatch } from '../runs/stored-batch.js';
-import { readable } from './audit-report.js';
+import { type AuditReport, readable } from './audit-report.js';
 import type { Chain } from './chain.js';
-import { demonstrationDigests } from './demonstration-digests.js';
+import type { RunRecord } from '../../spec/records/run-records.js';
+import type { ObjectStore } from '../objects/object-store.js';
 
 /** Reports what is wrong with the batch of a committed step (R10, R25). `episodes`: by slot and sample; null if they cannot be read. */
 export async function checkBatch(
@@ -113,3 +114,62 @@ function targetsOf(groups: EpisodeRecord[][], plan: GrpoPlan): number {
 }
 
 const valueOf = (outcome: Outcome): number | null => (outcome.status === 'graded' ? outcome.value : null);
+
+/** One digest for each line of `demonstrations.jsonl`; empty, and a violation, if the data is missing or is not the run's data. */
+async function demonstrationDigests(
+  store: ObjectStore,
+  { dataset }: RunRecord,
+  report: AuditReport,
+): Promise<Digest[]> {
+  const key = datasetManifestKey(dataset.name, dataset.version);
+  const manifest = await report.read(store, key, 'dataset');
+  if (!manifest || recordDigest(manifest) !== dataset.digest) {
+    report.add('R7', key, 'it is not the dataset that run.json names');
+    return [];
+  }
+  const file = manifest.files.find(({ path }) => path === 'demonstrations.jsonl');
+  const fileKey = datasetFileKey(dataset.name, dataset.version, 'demonstrations.jsonl');
+  const bytes = await store.get(fileKey);
+  if (bytes === null || sha256Hex(bytes) !== file?.sha256) {
+    report.add('R7', fileKey, bytes === null ? 'it is missing' : 'its sha256 is not the one in its manifest');
+    return [];
+  }
+  const lines = Buffer.from(bytes).toString('utf8').split('\n');
+  return lines.filter((line) => line !== '').map((line) => sha256Hex(canonicalText(JSON.parse(line))));
+}
+
+/** Reports waves that differ from those that follow from the outcomes (R7). Returns the plan with the slots of its waves. */
+export async function checkWaves(
+  { store, report, make }: Chain,
+  plan: GrpoPlan,
+  { identity }: UpdateRecord,
+): Promise<GrpoPlan> {
+  const { run, step } = plan;
+  const keys = new Set<string>();
+  for await (const { key } of store.list(wavesFolder(run, step))) keys.add(key);
+  const waves: WaveRecord[] = [];
+  for (let n = 1; keys.has(waveKey(run, step, n)); n++) {
+    const wave = await report.read(store, waveKey(run, step, n), 'wave');
+    if (!wave) break;
+    waves.push(wave);
+  }
+  const remade = (): Promise<WaveRecord[]> => make.waves(plan, identity.outcomes);
+  const made =
+    plan.dynamic_sampling === undefined
+      ? []
+      : ((await readable(report, wavesFolder(run, step), remade)) ?? []);
+  for (const wave of made) {
+    const key = waveKey(run, step, wave.wave);
+    keys.delete(key);
+    const stored = waves[wave.wave - 1];
+    if (!stored) report.add('R7', key, 'the wave is missing');
+    else if (recordDigest(stored) !== recordDigest(wave))
+      report.add(
+        'R7',
+        key,
+        `planning wave ${wave.wave} again from the outcomes before it gives another wave`,
+      );
+  }
+  for (const key of keys) report.add('R7', key, 'the step’s outcomes ask for no such wave');
+  return withWaves(plan, made);
+}

@@ -10,16 +10,18 @@ import type { RunRecord } from '../../spec/records/run-records.js';
 import { lastWarmStep } from '../../spec/warm-start.js';
 import { AuditReport, readable, type ChainAudit, type Rule } from './audit-report.js';
 import { canonicalText, differences, recordDigest, stepIdOf } from '../records/canonical.js';
-import { checkBatch } from './batch-audit.js';
+import { checkBatch, checkWaves } from './batch-audit.js';
 import type { Chain, StepMakers } from './chain.js';
 import { auditCheckpoints, type StateDigest } from './checkpoint-audit.js';
-import { checkWaves } from './wave-audit.js';
 import { checkEpisodes } from './episode-audit.js';
 import { checkRescored } from './rescored-audit.js';
 import { auditResamples, auditSequences, unproven } from './sequence-audit.js';
-import { auditEvaluated } from './run-evaluations-audit.js';
-import { auditEvaluations, type IsPass } from './evaluation-audit.js';
-import { checkForeignEvaluations } from './foreign-evaluations.js';
+import {
+  auditEvaluated,
+  auditEvaluations,
+  checkForeignEvaluations,
+  type IsPass,
+} from './evaluation-audit.js';
 import { inParallel } from '../../base/in-parallel.js';
 import {
   foldedEpisodesKey,

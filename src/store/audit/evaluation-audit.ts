@@ -1,7 +1,7 @@
 // Checks the evaluations of a run's states: recomputes each result from its episodes, which must match the suite's tasks and must have been
 // announced before they were sampled (R9).
 import type { EvaluationResult, SuiteRecord } from '../../spec/records/evaluation-records.js';
-import { knownPassAtK, type PassRate, type PassRates, passRateOf } from '../../spec/pass-rate.js';
+import { knownPassAtK, type PassRate, passRateOf, type PassRates } from '../../spec/pass-rate.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import type { AuditReport } from './audit-report.js';
@@ -14,11 +14,16 @@ import {
   evaluationEpisodesFolder,
   evaluationResultKey,
   evaluationsOfState,
+  evaluationsRoot,
   evaluationSuiteKey,
+  runEvaluationKey,
+  runEvaluationsFolder,
 } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { encodeRecord } from '../records/record-codec.js';
 import { unannounced } from './start-audit.js';
+import { listRuns, readUpdateIfAny } from '../runs/run-records.js';
+import type { RunRecord } from '../../spec/records/run-records.js';
 
 /** Whether a reward is a pass. */
 export type IsPass = (reward: number) => boolean;
@@ -253,4 +258,67 @@ function samplesOf(
     pass_at_n: passRateOf(graded.filter((rewards) => rewards.some((one) => one > 0)).length, graded.length),
     ks: knownPassAtK(counted, samples),
   };
+}
+
+/**
+ * `states`: the states of the run's chain, by step. An evaluation that names another run is left to that run's audit; if that run is not in
+ * the store, the evaluation is listed in the report's `notClaimed`.
+ */
+export async function checkForeignEvaluations(
+  store: ObjectStore,
+  run: string,
+  states: readonly (Digest | null)[],
+  report: AuditReport,
+): Promise<void> {
+  const own = new Set(states);
+  const others = (await store.listFolder(evaluationsRoot))
+    .map((name) => name.replace(/\/$/, ''))
+    .filter((state) => /^[0-9a-f]{64}$/.test(state) && !own.has(state));
+  const runs = new Set(await listRuns(store));
+  await inParallel(others, async (state) => {
+    for (const name of await store.listFolder(evaluationsOfState(state))) {
+      const suite = name.replace(/\/$/, '');
+      if (!/^[0-9a-f]{64}$/.test(suite)) continue;
+      const key = evaluationResultKey(state, suite);
+      const result = await report.read(store, key, 'evaluation');
+      if (result && !runs.has(result.observed.run))
+        report.notClaimed.push(`${key}: it names the run ${result.observed.run}, which is not in the store`);
+      if (result?.observed.run !== run) continue;
+      const { step } = result.observed;
+      // A running run may have committed the step after the audit read the chain.
+      if (step >= states.length && (await readUpdateIfAny(store, run, step))?.identity.state === state)
+        continue;
+      report.add(
+        'R5',
+        key,
+        `it says that ${run} had this state after step ${step}, but the chain has no such state`,
+      );
+    }
+  });
+}
+
+/** `states`: the state after each committed step; null if the chain does not show it. */
+export async function auditEvaluated(
+  store: ObjectStore,
+  { run }: RunRecord,
+  states: readonly (Digest | null)[],
+  report: AuditReport,
+): Promise<void> {
+  const folder = runEvaluationsFolder(run);
+  for (const name of await store.listFolder(folder)) {
+    const key = `${folder}${name}`;
+    const record = await report.read(store, key, 'evaluated');
+    if (!record) continue;
+    const { step, suite_name, state, suite } = record;
+    if (record.run !== run || runEvaluationKey(run, step, suite_name) !== key) {
+      report.add('R13', key, `it says ${suite_name} of step ${step} of ${record.run}`);
+      continue;
+    }
+    const own = states[step];
+    // A running run may have committed the step after the audit read the chain.
+    if (own !== undefined && own !== null && own !== state)
+      report.add('R13', key, `it names state ${state}, but the run has ${own} after step ${step}`);
+    if ((await store.head(evaluationResultKey(state, suite))) === null)
+      report.add('R13', key, 'the evaluation that it names has no result');
+  }
 }

@@ -1,8 +1,7 @@
 // Garbage collection (R23): it records what it will delete, gives others time to write references, reads the references again, and only
 // then deletes. A collection may be killed at any moment and loses nothing. The next collection looks at what still exists and finishes the work.
 import type { RetentionSpec } from '../../spec/run-spec.js';
-import { unreadable } from '../runs/checkpoint-damage.js';
-import { checkpointHome, listCheckpoints } from '../runs/checkpoints.js';
+import { checkpointHome, listCheckpoints, unreadable } from '../runs/checkpoints.js';
 import { type Folded, foldEvaluation, foldStep } from './episode-folding.js';
 import {
   type EvaluationOfStep,

@@ -8,7 +8,7 @@ import { isSuiteOf } from '../evaluations/suite-comparability.js';
 import { evaluationResultKey, evaluationsOfState, evaluationSuiteKey } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readRecord } from '../records/records.js';
-import { unreadable } from '../runs/checkpoint-damage.js';
+import { unreadable } from '../runs/checkpoints.js';
 import { readControl } from '../runs/control-records.js';
 import { openRunView } from '../runs/quarantine.js';
 import { lastCommittedStep, readRun, readState } from '../runs/run-records.js';

@@ -8,14 +8,14 @@ import { sha256File } from '../../base/sha256.js';
 import { inParallel } from '../../base/in-parallel.js';
 import {
   checkpointFileKey,
+  type CheckpointHome,
   checkpointManifestKey,
   checkpointsFolder,
   collectionsFolder,
-  type CheckpointHome,
 } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readRecord, readSequence, recordFunction } from '../records/records.js';
-import { readRun, timelineOf, timelinesOf } from './run-records.js';
+import { readRun, readRunIfAny, timelineOf, timelinesOf } from './run-records.js';
 import { CorruptCheckpoint } from '../record-errors.js';
 import { fetchListed, uploadSame, verifyListed } from '../files/stored-files.js';
 import type { Transfer } from '../objects/transfer.js';
@@ -199,4 +199,39 @@ async function readManifest(
     throw new CorruptCheckpoint(key, null, `it says step ${manifest.step} of ${manifest.run}`);
   }
   return manifest;
+}
+
+/** Says what is wrong with the run's checkpoint of a step; null if nothing is. `state`: the digest in the run's records. */
+export async function checkpointDamage(
+  store: ObjectStore,
+  { run, step, state }: { run: string; step: number; state: Digest },
+): Promise<string | null> {
+  const timeline = await timelineOf(store, run, step);
+  const record = await readRunIfAny(store, timeline);
+  if (record === null) return `the record of ${timeline}, to which it belongs, is missing`;
+  const home = checkpointHome(record);
+  try {
+    const manifest = await readRecord(store, checkpointManifestKey(home, step), 'checkpoint');
+    if (manifest === null) return 'its manifest is gone';
+    if (manifest.run !== timeline || manifest.step !== step)
+      return `its manifest says step ${manifest.step} of ${manifest.run}`;
+    if (manifest.state !== state)
+      return `its manifest says state ${manifest.state.slice(0, 12)}…, but the run’s records say ${state.slice(0, 12)}…`;
+    for (const { path, size } of manifest.files) {
+      const info = await store.head(checkpointFileKey(home, step, path));
+      if (info === null) return `its file ${path} is missing`;
+      if (info.size !== size) return `its file ${path} has ${info.size} bytes, but its manifest says ${size}`;
+    }
+    return null;
+  } catch (error) {
+    return `its manifest cannot be read: ${unreadable(error)}`;
+  }
+}
+
+const storedErrors = ['CorruptCheckpoint', 'UnreadableRecord', 'OlderSchema', 'NewerSchema'];
+
+/** Message of an error that shows damaged content. Rethrows any other error: a store that does not answer is not damaged. */
+export function unreadable(error: unknown): string {
+  if (error instanceof Error && storedErrors.includes(error.name)) return error.message;
+  throw error;
 }

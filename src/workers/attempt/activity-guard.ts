@@ -1,12 +1,15 @@
 // Wraps every activity of our workers: it keeps the task token on disk, allows one attempt at a time, and sends heartbeats while the
 // activity makes progress. The activity sees only its Temporal context: its signal, and `heartbeat` to report progress.
 import { asyncLocalStorage, type Context } from '@temporalio/activity';
-import type { ActivityExecuteInput, ActivityInterceptorsFactory, Next } from '@temporalio/worker';
-import type { ActivityInboundCallsInterceptor } from '@temporalio/worker';
-import { type AttemptAccount, accountOf } from '../../activities/attempt/attempt-account.js';
+import type {
+  ActivityExecuteInput,
+  ActivityInboundCallsInterceptor,
+  ActivityInterceptorsFactory,
+  Next,
+} from '@temporalio/worker';
+import { accountOf, type AttemptAccount } from '../../activities/attempt/attempt-account.js';
 import { AttemptGate } from './attempt-gate.js';
-import { startHeartbeat } from './heartbeat.js';
-import { joinSignals } from '../../base/releasable-abort-signal.js';
+import { joinSignals } from '../../base/abortable.js';
 import type { OpenActivities } from './open-activities.js';
 
 interface GuardOptions {
@@ -100,4 +103,36 @@ function guardedContext(
     cancelled: { value: cancelled },
     heartbeat: { value: heartbeat },
   }) as Context;
+}
+
+interface HeartbeatOptions {
+  /** Sends one heartbeat; `details` are for people. */
+  send(details: unknown): void;
+  intervalMs: number;
+  /** Time without progress after which the heartbeats stop, in milliseconds. */
+  limitMs: number;
+}
+
+interface Heartbeat {
+  /** Call when the work has made progress; the following heartbeats carry `details`. */
+  progress(details?: unknown): void;
+  stop(): void;
+}
+
+/** The first heartbeat is sent at once. */
+export function startHeartbeat({ send, intervalMs, limitMs }: HeartbeatOptions): Heartbeat {
+  let details: unknown;
+  let movedAt = performance.now();
+  const timer = setInterval(() => {
+    if (performance.now() - movedAt <= limitMs) send(details);
+  }, intervalMs);
+  timer.unref();
+  send(details);
+  return {
+    progress: (latest) => {
+      movedAt = performance.now();
+      if (latest !== undefined) details = latest;
+    },
+    stop: () => clearInterval(timer),
+  };
 }

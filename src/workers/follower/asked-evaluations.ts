@@ -1,6 +1,6 @@
 // The steps at which a run asks for an evaluation, to look again for those that came after their step was delivered.
 import type { ControlRecord } from '../../spec/records/control-records.js';
-import type { RunRecord } from '../../spec/records/run-records.js';
+import type { OwnerRecord, RunRecord } from '../../spec/records/run-records.js';
 import type { RunSpec } from '../../spec/run-spec.js';
 import {
   plannedSteps,
@@ -10,6 +10,10 @@ import {
   stopsAsked,
   suiteDue,
 } from '../../spec/schedule.js';
+import { isDeepStrictEqual } from 'node:util';
+import type { UpdateRecord } from '../../spec/records/update.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { readPlan } from '../../store/runs/run-records.js';
 
 interface Asking {
   record: RunRecord;
@@ -28,4 +32,21 @@ function asksFor(spec: RunSpec, control: readonly ControlRecord[], step: number,
   return (
     step >= plannedSteps(spec).total || suiteDue(spec, step) === suite || stopsAsked(control).includes(step)
   );
+}
+
+/**
+ * The setting `given` of the start that planned the step. `owners` must be read after the update, so that they include this start. If all
+ * starts have the same setting, which is usual, no plan is read.
+ */
+export async function ofOwnStart<T>(
+  store: ObjectStore,
+  { identity }: UpdateRecord,
+  owners: readonly OwnerRecord[],
+  given: (owner: OwnerRecord | undefined) => T,
+): Promise<T> {
+  const [first, ...others] = owners;
+  const usual = given(first);
+  if (others.every((other) => isDeepStrictEqual(given(other), usual))) return usual;
+  const { owner } = (await readPlan(store, identity.run, identity.step, identity.plan)).record;
+  return given(owners[owner - 1]);
 }

@@ -1,8 +1,9 @@
 // A follower's notes on disk: why its tracker is behind, and sums that are costly to compute again. The tracker itself is the cursor, so
 // losing this file neither loses nor repeats a point.
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { z } from 'zod';
-import { readIfWhole, replaceFile } from './json-file.js';
+import { randomUUID } from 'node:crypto';
+import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 
 const notesSchema = z.object({
   schema: z.literal('longhaul.follower/1'),
@@ -46,4 +47,26 @@ export async function readNotes(folder: string, run: string, sink: string): Prom
 export function writeNotes(folder: string, notes: FollowerNotes): Promise<void> {
   const path = notesPath(folder, notes.run, notes.sink);
   return replaceFile(path, { schema: 'longhaul.follower/1', ...notes });
+}
+
+/** Null if the file is missing or cannot be read. */
+export async function readIfWhole(path: string): Promise<unknown> {
+  try {
+    return JSON.parse(await readFile(path, 'utf8')) as unknown;
+  } catch {
+    return null;
+  }
+}
+
+/** Replaces the whole file: a reader sees either the old file or the new one. */
+export async function replaceFile(path: string, value: unknown): Promise<void> {
+  const temporary = `${path}.${randomUUID()}.tmp`;
+  await mkdir(dirname(path), { recursive: true });
+  try {
+    await writeFile(temporary, `${JSON.stringify(value)}\n`, { flag: 'wx' });
+    await rename(temporary, path);
+  } catch (error) {
+    await rm(temporary, { force: true });
+    throw error;
+  }
 }

@@ -7,7 +7,7 @@ import { status } from '@grpc/grpc-js';
 import { Client, isGrpcServiceError, ServiceError } from '@temporalio/client';
 import { withoutKnownSecrets } from '../../base/known-secrets.js';
 import { pause } from './deadlines.js';
-import { readIfWhole, replaceFile } from './json-file.js';
+import { readIfWhole, replaceFile } from './follower-notes.js';
 import { catchUp, followRun, type SessionOptions, type SessionSettings } from './run-session.js';
 import type { RunStanding } from './run-standing.js';
 import { RunFigures } from '../../integrations/tracking/prometheus.js';

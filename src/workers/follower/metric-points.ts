@@ -20,8 +20,7 @@ import {
   type Delivered,
   type MetricPoint,
 } from '../../integrations/tracking/metric-point.js';
-import { stepsAskedAt } from './asked-evaluations.js';
-import { ofOwnStart } from './own-start.js';
+import { ofOwnStart, stepsAskedAt } from './asked-evaluations.js';
 import {
   beginningOf,
   evaluationsOf,

@@ -44,8 +44,7 @@ import {
   watchStep,
 } from '../../rl/alerts.js';
 import { errorShare } from '../../rl/metrics.js';
-import { stepsAskedAt } from './asked-evaluations.js';
-import { ofOwnStart } from './own-start.js';
+import { ofOwnStart, stepsAskedAt } from './asked-evaluations.js';
 import {
   beginningOf,
   evaluationsOf,

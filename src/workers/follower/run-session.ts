@@ -17,7 +17,7 @@ import { readOwner } from '../../store/runs/owners.js';
 import { readRun } from '../../store/runs/run-records.js';
 import { pause, within } from './deadlines.js';
 import { follow, type FollowerEnd, type FollowerTimes, usualTimes } from './follower.js';
-import { readIfWhole, replaceFile } from './json-file.js';
+import { readIfWhole, replaceFile } from './follower-notes.js';
 import { NoticeBook } from './notice-book.js';
 import { discreet, type RunStanding } from './run-standing.js';
 

@@ -12,7 +12,7 @@ import { sha256Hex } from '../../base/sha256.js';
 import type { Trouble } from '../../store/runs/notices.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { pause, within } from './deadlines.js';
-import { readIfWhole, replaceFile } from './json-file.js';
+import { readIfWhole, replaceFile } from './follower-notes.js';
 import {
   type EventContext,
   type EventCursor,

@@ -14,7 +14,9 @@ import type { TinkerConfig, WorkerConfig } from '../process/config.js';
 import type { WorkerLog } from '../process/worker-log.js';
 import type { Tracing } from '../tracing/tracing.js';
 import { type BusyMeter, observed, observedEngine } from './observed-calls.js';
-import { openTinkerService } from './tinker-service.js';
+import { keepSecret } from '../../base/known-secrets.js';
+import { TinkerClient } from '../../engine/tinker/futures.js';
+import { TinkerService } from '../../engine/tinker/service.js';
 
 interface Parts {
   store: ObjectStore;
@@ -87,4 +89,11 @@ function onlyModel(models: readonly string[], service: string): string {
     `the Tinker server ${service} has ${models.length === 0 ? 'no model' : models.join(', ')}: name one with --served-model or ` +
       'LONGHAUL_SERVED_MODEL',
   );
+}
+
+/** Reads the key from `TINKER_API_KEY`. */
+export function openTinkerService(url: string): TinkerService {
+  const key = process.env['TINKER_API_KEY'];
+  if (key) keepSecret(key);
+  return new TinkerService(new TinkerClient({ url, ...(key ? { key } : {}) }));
 }

@@ -1,9 +1,8 @@
 // The orchestrator's own calls to Temporal: a cluster's identity, whether an owner's workflow is open, requests for a node.
 import { Client, WorkflowNotFoundError } from '@temporalio/client';
-import { IndexedValueType } from '../temporal/search-attribute-types.js';
+import { IndexedValueType, searchAttributes } from '../temporal/temporal-server.js';
 import { plainTemporalConfig, type TemporalConfig } from '../process/config.js';
 import { connectClient } from '../temporal/temporal-connection.js';
-import { searchAttributes } from '../temporal/temporal-server.js';
 import type { LeaseRequest, RunWorkflow } from '../../activities/contracts.js';
 import type { OwnerRecord } from '../../spec/records/run-records.js';
 import type { OwnerState } from '../../store/runs/owners.js';

@@ -45,8 +45,7 @@ import {
 import { onEngine, orchestrator, stepId } from '../run-activities.js';
 import { RunCheckpoints } from './run-checkpoints.js';
 import { RunCollections } from './run-collections.js';
-import { openRun } from './run-opening.js';
-import type { CarriedRun, TrainingOptions } from './training-options.js';
+import { type CarriedRun, openRun, type TrainingOptions } from './training-options.js';
 import { RunProgress } from './run-progress.js';
 import { collectOnAll, type JoinedRollouts, playedElsewhere, withWave } from './shared-rollouts.js';
 import { outlineUnder, phaseOf, suiteDue, totalSteps } from './step-schedule.js';

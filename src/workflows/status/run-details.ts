@@ -4,7 +4,7 @@ import { countedPassRate, passRateChange, passRateText } from '../../spec/pass-r
 import { servedNote, usedShare } from './budget.js';
 import { faultNote } from './fault-note.js';
 import { settingNotes } from '../hyperparameters.js';
-import { factTable, minuteText, plain, type Fact } from './markdown.js';
+import { type Fact, factTable, minuteText, plain } from './markdown.js';
 import {
   collectionNote,
   headline,
@@ -14,7 +14,6 @@ import {
   suiteText,
   targetNote,
 } from './run-text.js';
-import { sparkline } from './sparkline.js';
 
 const shownEvaluations = 5;
 const shownSteps = 3;
@@ -225,4 +224,29 @@ function nameOf(run: string): string {
 
 function count(value: number): string {
   return value.toLocaleString('en', { maximumFractionDigits: 4 });
+}
+
+const bars = '▁▂▃▄▅▆▇█';
+/** So many fit beside a figure in the Temporal UI, in a window that is 1,280 pixels wide. */
+const longest = 12;
+
+/** `▁▃▅█`, oldest value first, scaled from the least to the greatest; long series are averaged. Empty below two values. */
+export function sparkline(values: readonly number[]): string {
+  if (values.length < 2) return '';
+  const points = averaged(values, longest);
+  const least = Math.min(...points);
+  const range = Math.max(...points) - least;
+  const heightOf = (value: number): number =>
+    range === 0 ? 3 : Math.round(((value - least) / range) * (bars.length - 1));
+  return points.map((value) => bars[heightOf(value)] ?? '').join('');
+}
+
+/** At most `most` values. Each is the mean of neighbouring values; the groups' sizes differ by at most one. */
+function averaged(values: readonly number[], most: number): number[] {
+  const count = Math.min(values.length, most);
+  return Array.from({ length: count }, (_, index) => {
+    const start = Math.floor((index * values.length) / count);
+    const part = values.slice(start, Math.floor(((index + 1) * values.length) / count));
+    return part.reduce((sum, value) => sum + value, 0) / part.length;
+  });
 }

@@ -33,10 +33,15 @@ import type {
   SweepActivities,
   SweepNodeActivities,
 } from '../../activities/sweep-contracts.js';
-import { type SweepResult, type SweepStatus, sweepStatusQuery } from './sweep-messages.js';
+import {
+  sweepDetails,
+  sweepOfWorkflow,
+  type SweepResult,
+  type SweepStatus,
+  sweepStatusQuery,
+} from './sweep-messages.js';
 import { SweepFailures } from './sweep-failures.js';
 import { SweepNodes, type SweepWork } from './sweep-nodes.js';
-import { sweepDetails, sweepOfWorkflow } from './sweep-text.js';
 
 interface SweepOptions {
   /** Set only by continue-as-new. */

@@ -21,7 +21,7 @@ import {
 import { canonicalBytes } from '../../../src/store/records/canonical.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { readUpdate } from '../../../src/store/runs/run-records.js';
-import { readUnfinishedEvaluation } from '../../../src/store/evaluations/unfinished-evaluations.js';
+import { readUnfinishedEvaluation } from '../../../src/store/evaluations/run-evaluations.js';
 import { unfinishedText } from '../../../src/report/unfinished-evaluation.js';
 import {
   type ForeignFacts,

@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { forkSpec } from '../../../src/activities/run/fork-spec.js';
+import { forkSpec } from '../../../src/activities/run/fork-run.js';
 import { specChecks } from '../../../src/cli/stack/spec-checks.js';
 import { run } from '../fixture.js';
 import { copy, dyingAfter, harness, last, messageOf, open, scratch, useRunToFork } from './run-to-fork.js';

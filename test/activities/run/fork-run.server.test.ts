@@ -1,7 +1,7 @@
 // Forks (R5, R22): another run continues after a committed step of this run, and nothing is copied.
 import { describe, expect, test } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
-import { forkSpec } from '../../../src/activities/run/fork-spec.js';
+import { forkSpec } from '../../../src/activities/run/fork-run.js';
 import { recordControl } from '../../../src/activities/run/record-control.js';
 import { listCheckpoints } from '../../../src/store/runs/checkpoints.js';
 import { planCollection } from '../../../src/store/collection/collection.js';

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { DatasetCache } from '../../../src/data/dataset-cache.js';
-import { forkSpec } from '../../../src/activities/run/fork-spec.js';
+import { forkSpec } from '../../../src/activities/run/fork-run.js';
 import { openRun } from '../../../src/activities/run/open-run.js';
 import { RunDataCache } from '../../../src/data/run-data.js';
 import { checkOwner } from '../../../src/store/runs/owners.js';

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect } from 'vitest';
 import { collectRollouts } from '../../../src/activities/step/collect-rollouts.js';
 import type { OpenedRun } from '../../../src/activities/contracts.js';
 import { DatasetCache } from '../../../src/data/dataset-cache.js';
-import { forkSpec } from '../../../src/activities/run/fork-spec.js';
+import { forkSpec } from '../../../src/activities/run/fork-run.js';
 import { openRun } from '../../../src/activities/run/open-run.js';
 import type { OrchestratorDeps } from '../../../src/activities/orchestrator-deps.js';
 import { planStep } from '../../../src/activities/step/plan-step.js';

@@ -3,7 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { commitBase } from '../../../src/activities/step/commit-base.js';
-import { forkSpec } from '../../../src/activities/run/fork-spec.js';
+import { forkSpec } from '../../../src/activities/run/fork-run.js';
 import { openRun } from '../../../src/activities/run/open-run.js';
 import { planStep } from '../../../src/activities/step/plan-step.js';
 import { recordControl } from '../../../src/activities/run/record-control.js';

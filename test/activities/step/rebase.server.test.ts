@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { createNodeActivities } from '../../../src/activities/node-activities.js';
-import { forkSpec } from '../../../src/activities/run/fork-spec.js';
+import { forkSpec } from '../../../src/activities/run/fork-run.js';
 import { planStep } from '../../../src/activities/step/plan-step.js';
 import { requestLease } from '../../../src/activities/run/request-lease.js';
 import type { LeaseRequest } from '../../../src/activities/contracts.js';

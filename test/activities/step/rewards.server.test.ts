@@ -9,7 +9,7 @@ import type { EpisodeRecord, Outcome } from '../../../src/spec/records/episode.j
 import { episodeKey } from '../../../src/store/record-keys.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { requireRecord } from '../../../src/store/records/records.js';
-import { showRecord } from '../../../src/cli/inspect/record-text.js';
+import { showRecord } from '../../../src/cli/inspect/show-command.js';
 import { readPlan, readUpdate } from '../../../src/store/runs/run-records.js';
 import { type ForeignServer, startForeignServer } from '../../environments/foreign-server.js';
 import { lastSftStep, run } from '../fixture.js';

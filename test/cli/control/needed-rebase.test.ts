@@ -1,6 +1,6 @@
 // A rebase ends a run's workflow. So it is refused for a run that needs no rebase, and for a run that could not continue afterwards.
 import { describe, expect, test } from 'vitest';
-import { refuseEqualNumerics, refuseNeedlessRebase } from '../../../src/cli/control/needed-rebase.js';
+import { refuseEqualNumerics, refuseNeedlessRebase } from '../../../src/cli/control/fork-command.js';
 import type { Numerics } from '../../../src/spec/records/numerics.js';
 import type { PoolView } from '../../../src/workflows/messages.js';
 

@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { showRecord } from '../../../src/cli/inspect/record-text.js';
+import { showRecord } from '../../../src/cli/inspect/show-command.js';
 import { encodeBatchFile } from '../../../src/store/files/batch-file.js';
 import { openDirectoryStore } from '../../../src/store/objects/directory-store.js';
 import {

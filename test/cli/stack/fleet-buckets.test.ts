@@ -1,6 +1,6 @@
 // A user of SkyRL Fleet Training who names buckets must not believe that checkpoints go there.
 import { expect, test } from 'vitest';
-import { bucketNote } from '../../../src/cli/stack/fleet-buckets.js';
+import { bucketNote } from '../../../src/cli/stack/up-command.js';
 
 const both = { S3_CHECKPOINT_BUCKET: 'ckpts', S3_TRAJECTORY_BUCKET: 'evals' };
 

@@ -1,6 +1,6 @@
 // What `longhaul doctor --spec` says of long tool lists.
 import { describe, expect, it } from 'vitest';
-import { toolTokensText } from '../../../src/cli/stack/tool-tokens.js';
+import { toolTokensText } from '../../../src/cli/stack/environment-checks.js';
 import { readTools } from '../../../src/environments/tool-results.js';
 import { loadTokenizer } from '../../../src/episode/tokenizer.js';
 import { toolListText } from '../../../src/episode/tool-list.js';

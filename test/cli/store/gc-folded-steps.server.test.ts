@@ -14,7 +14,7 @@ import type { OpenedStore } from '../../../src/store/runs/episodes.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { readRecord, requireRecord } from '../../../src/store/records/records.js';
-import { showRecord } from '../../../src/cli/inspect/record-text.js';
+import { showRecord } from '../../../src/cli/inspect/show-command.js';
 import { run, tamper } from '../../activities/fixture.js';
 import { recordsOfAllKinds } from '../../store/fixtures.js';
 import { longhaul } from '../../support/command-line.js';

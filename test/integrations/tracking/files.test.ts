@@ -5,10 +5,10 @@ import { describe, expect, it } from 'vitest';
 import type { PointSink } from '../../../src/integrations/tracking/metric-point.js';
 import { SinkRefused } from '../../../src/integrations/tracking/metric-point.js';
 import { createMetricsJsonl } from '../../../src/integrations/tracking/metrics-jsonl.js';
-import { RecordFraming } from '../../../src/integrations/tracking/tensorboard/record-framing.js';
 import {
   createTensorBoard,
   eventFileName,
+  RecordFraming,
 } from '../../../src/integrations/tracking/tensorboard/tensorboard-sink.js';
 import { pointsOf, startedAt } from './points.js';
 import { scratchFolder } from '../../support/scratch-folder.js';

@@ -2,7 +2,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
-import { forkSpec } from '../../../src/activities/run/fork-spec.js';
+import { forkSpec } from '../../../src/activities/run/fork-run.js';
 import { openRun } from '../../../src/activities/run/open-run.js';
 import { collectRollouts } from '../../../src/activities/step/collect-rollouts.js';
 import { planStep } from '../../../src/activities/step/plan-step.js';

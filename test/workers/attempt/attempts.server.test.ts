@@ -6,9 +6,8 @@ import { Context } from '@temporalio/activity';
 import type { Client } from '@temporalio/client';
 import { testWorker } from '../../support/test-worker.js';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { guardActivities } from '../../../src/workers/attempt/activity-guard.js';
+import { guardActivities, startHeartbeat } from '../../../src/workers/attempt/activity-guard.js';
 import { AttemptGate, AttemptSuperseded } from '../../../src/workers/attempt/attempt-gate.js';
-import { startHeartbeat } from '../../../src/workers/attempt/heartbeat.js';
 import { OpenActivities } from '../../../src/workers/attempt/open-activities.js';
 import {
   gate,

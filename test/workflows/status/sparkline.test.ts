@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { sparkline } from '../../../src/workflows/status/sparkline.js';
+import { sparkline } from '../../../src/workflows/status/run-details.js';
 
 describe('a curve in one line of text', () => {
   it('is scaled from the least to the greatest value', () => {

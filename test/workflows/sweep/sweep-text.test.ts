@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { SweepStatus } from '../../../src/workflows/sweep/sweep-messages.js';
-import { sweepDetails } from '../../../src/workflows/sweep/sweep-text.js';
+import { sweepDetails, type SweepStatus } from '../../../src/workflows/sweep/sweep-messages.js';
 
 const sweeping: SweepStatus = {
   ...{ sweep: 'crm/nightly-1', phase: 'evaluating', pairs: 40, done: 7, episodes: 2800 },
