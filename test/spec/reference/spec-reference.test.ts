@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { withRecordFields } from '../../../src/spec/reference/records-reference.js';
+import { withRecordFields } from './records-reference.js';
 import { runSpecSchema } from '../../../src/spec/schema.js';
 import { allKeyPaths } from '../../../src/spec/spec-issues.js';
-import { specReference } from '../../../src/spec/reference/spec-reference.js';
+import { specReference } from './spec-reference.js';
 
 const page = readFileSync('docs/run-spec.md', 'utf8');
 

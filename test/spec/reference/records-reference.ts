@@ -2,7 +2,7 @@
 // the page is written by hand.
 import { z } from 'zod';
 import { nested, oneOf, valueText, type Node } from './schema-text.js';
-import { recordSchemas, schemaVersions, type RecordKind } from '../records/record-kinds.js';
+import { recordSchemas, schemaVersions, type RecordKind } from '../../../src/spec/records/record-kinds.js';
 
 const block = /(<!-- generated: (.+) -->\n\n)(?:.+\n)*/g;
 const commonParts = 'common parts';

@@ -1,9 +1,9 @@
 // Generates docs/run-spec.md from the schema, so that the two agree.
 import { z } from 'zod';
 import { type Node, valueText } from './schema-text.js';
-import { selection } from '../data-schema.js';
-import { datasetSpecSchema } from '../dataset-spec.js';
-import { runSpecSchema } from '../schema.js';
+import { selection } from '../../../src/spec/data-schema.js';
+import { datasetSpecSchema } from '../../../src/spec/dataset-spec.js';
+import { runSpecSchema } from '../../../src/spec/schema.js';
 
 const introduction = `# The run spec
 
