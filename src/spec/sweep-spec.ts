@@ -1,86 +1,154 @@
-// The type of a sweep's spec after checking, with all defaults filled in; `sweep-input.ts` makes one from the input. It is JSON, and the
-// input of the workflow `evalSweep`.
+// A sweep's spec: its schema, and the type of the result, which has all defaults filled in; `sweep-input.ts` makes one from a file. It is JSON,
+// and the input of the workflow `evalSweep`.
+import { z } from 'zod';
+import { count, countOrZero as step, name, runId, text } from './fields.js';
 
+const seconds = { s: 1, m: 60, h: 3_600, d: 86_400 } as const;
+type Unit = keyof typeof seconds;
+
+/** Whole seconds, or null if the text is not a duration. */
+export function secondsIn(text: string): number | null {
+  if (!/^\s*(\d{1,9}\s*[smhd]\s*)+$/.test(text)) return null;
+  let total = 0;
+  for (const [, count = '', unit = ''] of text.matchAll(/(\d+)\s*([smhd])/g))
+    total += Number(count) * seconds[unit as Unit];
+  return total;
+}
+
+/** Milliseconds of a text that the schema has accepted. */
+export function millisecondsOf(text: string): number {
+  const total = secondsIn(text);
+  if (total === null) throw new TypeError(`"${text}" is not a time such as 90s, 10m or 1d 12h`);
+  return total * 1000;
+}
+
+const runOrPattern = z.string().regex(/^[A-Za-z0-9_*-][A-Za-z0-9._~*-]{0,73}$/, {
+  error: 'must be the id of a run, or a pattern with "*" for several runs, such as "tracker-*"',
+});
+
+/** A duration of at least `least` seconds, as text. Not `z.string()`, because for a bare 0 the message should name units. */
+const duration = (least: number) =>
+  z.custom<string>((value) => typeof value === 'string' && (secondsIn(value) ?? -1) >= least, {
+    error: (issue) => timeProblem(issue.input, least),
+  });
+
+function timeProblem(value: unknown, least: number): string {
+  const shown = JSON.stringify(value)?.slice(0, 60) ?? 'nothing';
+  if (typeof value !== 'string' || secondsIn(value) === null)
+    return `must be a time such as "90s", "10m", "6h" or "1d 12h", not ${shown}`;
+  return `must be at least ${least} s, not ${shown}`;
+}
+
+const checkpoints = z.strictObject({
+  run: runOrPattern.describe(
+    'run that the checkpoints belong to; a pattern with `*` means several runs of the project',
+  ),
+  steps: z.array(step).min(1).exactOptional().describe('these steps'),
+  range: z
+    .strictObject({
+      from: step.default(0).describe('first step'),
+      to: step.exactOptional().describe('last step; absent: the newest'),
+      every: count
+        .exactOptional()
+        .describe('only the steps `from`, `from` + this, …; absent: all steps with a checkpoint'),
+    })
+    .exactOptional()
+    .describe('the checkpoints between two steps, both included'),
+  latest: count.exactOptional().describe('the N newest checkpoints'),
+  best: count.exactOptional().describe('the N checkpoints with the best evaluations'),
+  every: count.exactOptional().describe('the newest checkpoint, and every N-th before it'),
+  not_yet_evaluated: z
+    .boolean()
+    .default(false)
+    .describe('only those without a result on a suite of the sweep'),
+});
+
+const suite = z.strictObject({
+  name: name.describe(
+    'name in tables; `interval` and `final` are the run’s own suites and take no other setting',
+  ),
+  split: z.enum(['train', 'held_out']).default('held_out').describe('part of the data'),
+  environments: z
+    .array(text)
+    .min(1)
+    .exactOptional()
+    .describe('only tasks of these environments; absent: of all environments'),
+  difficulty: z
+    .array(z.number())
+    .min(1)
+    .exactOptional()
+    .describe('only tasks of these difficulties; absent: of all difficulties'),
+  max_tasks: count.max(100_000).exactOptional().describe('only the first N tasks; absent: all'),
+  samples: count.max(999).default(1).describe('episodes of each task'),
+  temperature: z.number().gt(0).max(10).default(1).describe('sampling temperature'),
+  seed: z
+    .int()
+    .min(0)
+    .max(Number.MAX_SAFE_INTEGER)
+    .exactOptional()
+    .describe('seed of sampling and of the choice of tasks; absent: the seed of the run in `data_of`'),
+});
+
+const baseline = z.strictObject({
+  run: runId.describe('run of the baseline state'),
+  step: step.describe('step of the baseline state'),
+  regression: z
+    .number()
+    .min(0)
+    .max(1)
+    .default(0.05)
+    .describe(
+      'a loss of pass@1, as a share: a state that is significantly worse by more than this raises the alarm',
+    ),
+});
+
+/** The shortest catch-up window that a server accepts, in seconds. */
+const leastCatchUp = 10;
+
+const schedule = z.strictObject({
+  cron: z
+    .string()
+    .exactOptional()
+    .describe('minute, hour, day of month, month, day of week; excludes `every`'),
+  every: duration(1).exactOptional().describe('time between firings; excludes `cron`'),
+  time_zone: z.string().default('UTC').describe('time zone of `cron`, such as `Europe/Berlin`'),
+  jitter: duration(0).exactOptional().describe('firings are delayed by a random time up to this'),
+  overlap: z
+    .enum(['skip', 'buffer_one', 'buffer_all', 'cancel_other', 'terminate_other', 'allow_all'])
+    .default('skip')
+    .describe('what happens at a firing while the previous sweep is still running'),
+  catch_up: duration(leastCatchUp)
+    .default('10m')
+    .describe('a firing missed during an outage is made up for if it is at most this late'),
+});
+
+export const sweepSpecSchema = z.strictObject({
+  name: name.describe('name of the sweep, unique in its project'),
+  project: name.default('longhaul').describe('project of its runs'),
+  data_of: runId
+    .exactOptional()
+    .describe(
+      'run whose data, seed and settings the suites use; absent: the run of `baseline`, else the first run in `checkpoints`',
+    ),
+  checkpoints: z.array(checkpoints).min(1).describe('checkpoints to evaluate'),
+  suites: z.array(suite).min(1).describe('suites of tasks to evaluate them on'),
+  baseline: baseline
+    .exactOptional()
+    .describe('state that all others are compared with; absent: the first state of the sweep'),
+  parallel: count.max(64).default(2).describe('how many evaluations (one state on one suite) run at once'),
+  schedule: schedule.exactOptional().describe('when the sweep starts by itself; absent: only on command'),
+  again: z
+    .literal(true)
+    .exactOptional()
+    .describe('each start plays everything again; absent: existing results are reused'),
+});
+
+export type SweepSpec = z.output<typeof sweepSpecSchema>;
 /** Selects checkpoints of a run by at most one of `steps`, `range`, `latest`, `best`, `every`; without these, selects all. */
-export interface CheckpointsSpec {
-  /** Run id, or a pattern with `*` for several runs of the sweep's project. */
-  run: string;
-  steps?: number[];
-  range?: StepRange;
-  /** Selects this many of the newest checkpoints. */
-  latest?: number;
-  /** Selects this many checkpoints with the best evaluations. */
-  best?: number;
-  /** Selects the newest checkpoint and every n-th before it. */
-  every?: number;
-  /** Selects only checkpoints that lack a result on at least one suite of the sweep. */
-  not_yet_evaluated: boolean;
-}
-
-/** Checkpoints at steps from `from` to `to`, both included; with `every`, only at `from`, `from + every`, … */
-interface StepRange {
-  from: number;
-  /** Absent: up to the newest checkpoint. */
-  to?: number;
-  every?: number;
-}
-
-/** The names `interval` and `final` stand for a run's own suites, which take no other settings. */
-export interface SuiteSpec {
-  name: string;
-  split: 'train' | 'held_out';
-  environments?: string[];
-  difficulty?: number[];
-  /** Takes at most this many of the tasks that pass the filters: the first ones in the data's order. */
-  max_tasks?: number;
-  samples: number;
-  temperature: number;
-  /** Absent: the seed of the run that supplies the suites. */
-  seed?: number;
-}
-
-interface BaselineSpec {
-  run: string;
-  step: number;
-  /** Difference in pass@1, as a share; a state that is significantly worse by more than this raises an alarm. */
-  regression: number;
-}
-
-export const overlapPolicies = [
-  'skip',
-  'buffer_one',
-  'buffer_all',
-  'cancel_other',
-  'terminate_other',
-  'allow_all',
-] as const;
-export type OverlapPolicy = (typeof overlapPolicies)[number];
-
-/** When a sweep is started: exactly one of `cron` and `every` is given. Times are texts such as `90s`, `10m`, `1d 12h`. */
-export interface SweepScheduleSpec {
-  cron?: string;
-  every?: string;
-  time_zone: string;
-  jitter?: string;
-  overlap: OverlapPolicy;
-  /** After an outage, a missed start is made up for if it is at most this late. */
-  catch_up: string;
-}
-
-export interface SweepSpec {
-  name: string;
-  project: string;
-  /** Run that supplies the suites' data, seed and settings. Absent: the baseline's run, or else the first run in `checkpoints`. */
-  data_of?: string;
-  checkpoints: CheckpointsSpec[];
-  suites: SuiteSpec[];
-  baseline?: BaselineSpec;
-  /** Number of evaluations (a state on a suite) that run at once. */
-  parallel: number;
-  schedule?: SweepScheduleSpec;
-  /** Evaluates everything again, even if results exist. */
-  again?: true;
-}
+export type CheckpointsSpec = z.output<typeof checkpoints>;
+export type SuiteSpec = z.output<typeof suite>;
+/** When a sweep is started: exactly one of `cron` and `every` is given. */
+export type SweepScheduleSpec = z.output<typeof schedule>;
 
 /** True if `run` is a pattern for several runs. */
 export function isPattern(run: string): boolean {

@@ -1,7 +1,7 @@
 // When a schedule fires, in one form for its two sources: a sweep file, and a server, which writes crons as ranges.
 import type { ScheduleDescription } from '@temporalio/client';
-import type { SweepScheduleSpec } from '../spec/sweep-spec.js';
-import { cronValues, millisecondsOf } from './cron-fields.js';
+import { millisecondsOf, type SweepScheduleSpec } from '../spec/sweep-spec.js';
+import { cronValues } from './cron-fields.js';
 
 interface FiringTimes {
   /** For each calendar: the allowed seconds, then the allowed values of each cron field. */

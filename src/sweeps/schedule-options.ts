@@ -10,9 +10,8 @@ import type {
 } from '@temporalio/client';
 import type { Digest } from '../spec/records/parts.js';
 import { canonicalText, recordDigest } from '../store/records/canonical.js';
-import { millisecondsOf } from './cron-fields.js';
 import { timesAsked, timesShown } from './firing-times.js';
-import { isPattern, type OverlapPolicy, type SweepScheduleSpec, type SweepSpec } from '../spec/sweep-spec.js';
+import { isPattern, millisecondsOf, type SweepScheduleSpec, type SweepSpec } from '../spec/sweep-spec.js';
 
 /** What the schedule starts when it fires. */
 export interface SweepTarget {
@@ -122,7 +121,7 @@ const overlaps = {
   cancel_other: 'CANCEL_OTHER',
   terminate_other: 'TERMINATE_OTHER',
   allow_all: 'ALLOW_ALL',
-} as const satisfies Record<OverlapPolicy, Backfill['overlap']>;
+} as const satisfies Record<SweepScheduleSpec['overlap'], Backfill['overlap']>;
 
 function timesOf({ cron, every, time_zone, jitter }: SweepScheduleSpec): ScheduleSpec {
   return {

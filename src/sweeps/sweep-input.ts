@@ -3,16 +3,18 @@ import { InvalidSpec, refuseOtherKind, type SpecProblem } from '../spec/invalid-
 import { nearestName } from '../base/nearest-name.js';
 import { readSpecValue } from '../spec/spec-input.js';
 import { issueProblems } from '../spec/spec-issues.js';
-import { cronProblem, secondsIn } from './cron-fields.js';
-import { sweepSpecSchema } from './sweep-schema.js';
+import { cronProblem } from './cron-fields.js';
+
 import { isRunSuite } from '../spec/schedule.js';
 import {
   type CheckpointsSpec,
   isPattern,
+  secondsIn,
   suitesAreOf,
   type SuiteSpec,
   type SweepScheduleSpec,
   type SweepSpec,
+  sweepSpecSchema,
 } from '../spec/sweep-spec.js';
 import { differences } from '../store/records/canonical.js';
 

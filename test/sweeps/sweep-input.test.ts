@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
 import { InvalidSpec } from '../../src/spec/invalid-spec.js';
-import { secondsIn } from '../../src/sweeps/cron-fields.js';
+import { secondsIn } from '../../src/spec/sweep-spec.js';
 import { parseSweepSpec, readSweepFile } from '../../src/sweeps/sweep-input.js';
 
 const smallest = () => ({
