@@ -36,7 +36,6 @@ import { unfinishedText } from './unfinished-evaluation.js';
 import { countedRegimes, type Regime, regimeOf, regimeRule } from './regime.js';
 import { viewerScript } from './transcripts/viewer-script.js';
 import { stepsOfChanges } from '../rl/environment-changes.js';
-import { metricsOf } from '../rl/metrics.js';
 import { nameOfNumerics } from '../spec/records/numerics.js';
 import { nothingGraded, passRateText } from '../spec/pass-rate.js';
 import { evaluationPlay } from '../spec/schedule.js';
@@ -203,7 +202,7 @@ function secondsOf({ updates, record }: RunHistory): number {
 }
 
 function rewardPoint(update: UpdateRecord): ChartSeries['points'] {
-  const reward = metricsOf(update)['reward/avg_raw_reward'];
+  const reward = update.observed.metrics['reward/avg_raw_reward'];
   return reward === undefined ? [] : [{ x: update.identity.step, y: reward }];
 }
 
@@ -372,12 +371,12 @@ function stepTable(history: RunHistory): string {
     },
     {
       title: 'reward',
-      cell: (update) => figure(metricsOf(update)['reward/avg_raw_reward'], 3),
+      cell: (update) => figure(update.observed.metrics['reward/avg_raw_reward'], 3),
       figure: true,
     },
     {
       title: 'signal',
-      cell: (update) => figure(metricsOf(update)['reward/signal_ratio'], 2),
+      cell: (update) => figure(update.observed.metrics['reward/signal_ratio'], 2),
       figure: true,
     },
     { title: 'loss', cell: ({ observed }) => figure(observed.metrics['policy/final_loss'], 4), figure: true },

@@ -45,7 +45,7 @@ export function curriculumInWords({ spec }: Pick<RunRecord, 'spec'>): string {
 
 /**
  * The devices of the updates, with their numbers of steps if there are several; episodes may have been sampled on other ones. An update that
- * names no GPU was computed on a CPU, also before version 3: no GPU was reported to have computed a run until then.
+ * names no GPU was computed on a CPU.
  */
 export function devicesText(updates: readonly UpdateRecord[]): string {
   const steps = new Map<string, number>();

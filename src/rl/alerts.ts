@@ -7,7 +7,6 @@ import type { OwnerRecord } from '../spec/records/run-records.js';
 import type { UpdateRecord } from '../spec/records/update.js';
 import type { BudgetSpec } from '../spec/run-spec.js';
 import { environmentChanges, type KnownServers, plusServers } from './environment-changes.js';
-import { metricsOf } from './metrics.js';
 import { driftsOf, plusLevels, type RewardLevel, stepsOfLevel, type WatchedLevels } from './reward-drift.js';
 import { costOf, spentBy, type SpentInSteps, sumOfSpent } from './spending.js';
 
@@ -124,16 +123,12 @@ interface AlertSettings {
   budget: BudgetSpec | undefined;
 }
 
-/**
- * Returns the alerts that a step raises, and the watch for the next step. `known` may lack members, because an earlier version watched
- * less.
- */
+/** Returns the alerts that a step raises, and the watch for the next step. */
 export function watchStep(
-  known: Partial<AlertWatch>,
+  before: AlertWatch,
   update: UpdateRecord,
   settings: AlertSettings,
 ): { alerts: RaisedAlert[]; watch: AlertWatch } {
-  const before: AlertWatch = { ...nothingWatched, ...known };
   const { step } = update.identity;
   const at = update.observed.committed_at;
   const watch = plusStep(before, update, settings.budget);
@@ -299,14 +294,14 @@ function plusStep(before: AlertWatch, update: UpdateRecord, budget: BudgetSpec |
     stepSeconds: [...before.stepSeconds, ...(seconds > 0 ? [seconds] : [])].slice(-usualSteps),
     reward: plusValue(before.reward, grpoFigure(update, 'reward/avg_raw_reward')),
     entropy: plusValue(before.entropy, grpoFigure(update, 'policy/policy_entropy')),
-    levels: identity.kind === 'grpo' ? plusLevels(before.levels, metricsOf(update)) : before.levels,
+    levels: identity.kind === 'grpo' ? plusLevels(before.levels, update.observed.metrics) : before.levels,
     gradNorms: [...before.gradNorms, ...(norm === null ? [] : [norm])].slice(-usualSteps),
   };
 }
 
 /** Null if the step lacks the figure, or is supervised: supervised steps have other figures. */
 function grpoFigure(update: UpdateRecord, name: string): number | null {
-  return update.identity.kind === 'grpo' ? (metricsOf(update)[name] ?? null) : null;
+  return update.identity.kind === 'grpo' ? (update.observed.metrics[name] ?? null) : null;
 }
 
 /** Counts steps without a signal in a row. A step with too few grades to judge changes nothing. */

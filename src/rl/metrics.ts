@@ -2,7 +2,7 @@
 import { type PassRate, passRateOf } from '../spec/pass-rate.js';
 import type { EpisodeRecord } from '../spec/records/episode.js';
 import type { PlanRecord } from '../spec/records/plan.js';
-import type { BatchIdentity, UpdateRecord } from '../spec/records/update.js';
+import type { BatchIdentity } from '../spec/records/update.js';
 import { isPass } from './pass.js';
 
 /** Rewards of one prompt's samples; null for an unknown outcome. */
@@ -156,23 +156,6 @@ export function policyMetrics(metrics: Record<string, number>): Record<string, n
   return Object.fromEntries(
     Object.entries(metrics).map(([name, value]) => [names[name] ?? `policy/${name}`, value]),
   );
-}
-
-/** A step's metrics as shown to people. Earlier versions stored zeros if nothing in a step was graded; these zeros are left out. */
-export function metricsOf({
-  identity,
-  observed,
-}: {
-  identity: Pick<UpdateRecord['identity'], 'outcomes'>;
-  observed: Pick<UpdateRecord['observed'], 'metrics'>;
-}): Record<string, number> {
-  const outcomes = identity.outcomes.flat();
-  if (outcomes.length === 0 || outcomes.some((value) => value !== null)) return observed.metrics;
-  const overGraded = (name: string): boolean =>
-    (name.startsWith('reward/') && name !== 'reward/unknown') ||
-    name === tokensOfRewarded ||
-    name === tokensOfUnrewarded;
-  return Object.fromEntries(Object.entries(observed.metrics).filter(([name]) => !overGraded(name)));
 }
 
 const tokensOfRewarded = 'generate/avg_tokens_non_zero_rewards';

@@ -26,7 +26,7 @@ const gain = 0.05;
 /** The alert ends below this share of the loss, or when the reward has gained nothing; the gap keeps it from repeating near the limit. */
 const ceasesBelow = 0.5;
 
-/** The levels after a GRPO step with these metrics. Environments without a graded episode, or in records of earlier versions, stay. */
+/** The levels after a GRPO step with these metrics. Environments without a graded episode stay. */
 export function plusLevels(
   before: Readonly<Record<string, WatchedLevels>>,
   metrics: Readonly<Record<string, number>>,

@@ -75,13 +75,12 @@ test('attempts of a sweep that evaluates the run’s states have no row in the t
   expect(causes.map(({ cause, count }) => [cause, count])).toEqual([['engine_exit', 1]]);
 });
 
-/** The history with the figures that an earlier version wrote into each update. */
-function carrying(figures: Record<string, number>): RunHistory {
-  const updates = history.updates.map((update) => ({
-    ...update,
-    observed: { ...update.observed, metrics: { ...update.observed.metrics, ...figures } },
-  }));
-  return { ...history, updates };
+/** The history with its last step committed that long after the run's start. */
+function lasting(seconds: number): RunHistory {
+  const at = new Date(Date.parse(history.record.observed.started_at) + seconds * 1000).toISOString();
+  const last = history.updates.at(-1)!;
+  const update = { ...last, observed: { ...last.observed, committed_at: at } };
+  return { ...history, updates: [...history.updates.slice(0, -1), update] };
 }
 
 const sentenceOf = (from: RunHistory, ...attempts: StepAttempt[]): string =>
@@ -100,18 +99,8 @@ test('the sentence names the cost of faults and of moves apart', () => {
   );
 });
 
-test('the sentence says the same as the table about a run with an earlier version’s figures', () => {
-  const old = carrying({ 'ft/restarts/engine_exit': 1, 'ft/wall_seconds': 100, 'ft/ettr': 1 });
-  expect(sentenceOf(old, after('engine_exit', 3))).toContain('97.0 % of the 1 min 40 s');
-  expect(sentenceOf(old, after('engine_exit', 3))).toContain('faults cost 3.0 s.');
-  const more = carrying({ 'ft/lost_seconds': 10, 'ft/wall_seconds': 100, 'ft/ettr': 0.9 });
-  expect(sentenceOf(more, after('engine_exit', 3))).toContain(
-    '90.0 % of the 1 min 40 s available to it (ETTR): faults cost 3.0 s, faults or moves whose cause is not on record cost 7.0 s.',
-  );
-});
-
 test('the sentence claims neither full progress nor an undisturbed run if the table has a fault', () => {
-  const long = carrying({ 'ft/wall_seconds': 100_000, 'ft/ettr': 1 });
+  const long = lasting(100_000);
   expect(sentenceOf(long, after('engine_exit', 3))).toContain('more than 99.9 %');
   const fault = after('engine_exit', 3);
   const [recovery] = fault.record.observed.recoveries!;

@@ -2,7 +2,6 @@ import { describe, expect, test } from 'vitest';
 import { constantWithWarmup, warmupThenDecay } from '../../src/rl/learning-rate.js';
 import {
   batchRewardMetrics,
-  metricsOf,
   rewardFigures,
   rewardMetrics,
   stepMetrics,
@@ -77,14 +76,6 @@ describe('a step', () => {
       ...other,
       'reward/unknown': 2,
     });
-  });
-
-  test('of an earlier version without graded outcomes is shown without its recorded zeros', () => {
-    const metrics = { ...other, ...tokens, ...batchRewardMetrics(groups([null, null])) };
-    const update = (outcomes: (number | null)[][]) => ({ identity: { outcomes }, observed: { metrics } });
-    expect(metricsOf(update([[null, null]]))).toEqual({ ...other, 'reward/unknown': 2 });
-    expect(metricsOf(update([[null, 0]]))).toEqual(metrics);
-    expect(metricsOf(update([]))).toEqual(metrics);
   });
 
   test('seals the same reward figures as ever, because they are bytes of its batch', () => {

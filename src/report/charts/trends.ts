@@ -1,6 +1,5 @@
 // Small charts that help a researcher find out why a reward curve is not as expected.
 import { stepsOfChanges } from '../../rl/environment-changes.js';
-import { metricsOf } from '../../rl/metrics.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
 import { trendFigures } from './trajectory-trends.js';
 
@@ -24,7 +23,7 @@ const trend: Trend[] = [
   {
     title: 'Groups with a learning signal',
     kind: 'grpo',
-    value: (update) => metricsOf(update)['reward/signal_ratio'],
+    value: (update) => update.observed.metrics['reward/signal_ratio'],
     format: (value) => `${Math.round(value * 100)} %`,
   },
   {

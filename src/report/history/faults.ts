@@ -101,8 +101,7 @@ const seconds = (value: number | undefined): string =>
 
 /** A sentence about the sums, and below it the table, as HTML. */
 export function faultTable(faults: Faults): string {
-  const { figures, causes } = faults;
-  const stalledSeconds = figures['ft/stalled_seconds'] ?? 0;
+  const { causes } = faults;
   const sentence = sumSentence(faults);
   if (causes.length === 0) return sentence || '<p class="quiet">No fault is on record.</p>';
   const rows = table(causes, [
@@ -115,30 +114,22 @@ export function faultTable(faults: Faults): string {
     { title: 'steps replayed', cell: (row) => whole(row.figures['ft/replayed_steps'] ?? 0), figure: true },
     { title: 'replay', cell: (row) => seconds(row.figures['ft/replay_seconds']), figure: true },
   ]);
-  const stalled =
-    stalledSeconds > 0
-      ? ` Of the time lost, ${seconds(stalledSeconds)} passed while no orchestrator or no Temporal server was up.`
-      : '';
   return (
     `${sentence}${rows}<p class="quiet">Time lost: work that had to be repeated, and the time until the work continued; ` +
-    `it includes restore and replay.${stalled}</p>`
+    `it includes restore and replay.</p>`
   );
 }
 
-/** Empty without figures: records of an older version have none. */
+/** Empty before the run's first step. */
 function sumSentence({ figures, causes }: Faults): string {
   const of = (name: string): number => figures[`ft/${name}`] ?? 0;
   if (of('wall_seconds') === 0) return '';
-  // Losses are summed from the table's rows: the totals that an earlier version wrote may be smaller or greater.
   const lostIn = (rows: readonly CauseOfLoss[]): number =>
     rows.reduce((sum, row) => sum + (row.figures['ft/lost_seconds'] ?? 0), 0);
-  const lost = lostIn(causes);
-  const withoutRow = of('lost_seconds') - lost;
   const costs = (
     [
       ['faults cost', lostIn(causes.filter(isFault))],
       ['moving to a node or sharing an engine cost', lostIn(causes.filter((row) => !isFault(row)))],
-      ['faults or moves whose cause is not on record cost', withoutRow < 0.05 ? 0 : withoutRow],
       ['waiting for environments, the store or a node cost', of('waiting_seconds')],
     ] as const
   )
@@ -152,8 +143,7 @@ function sumSentence({ figures, causes }: Faults): string {
   const excluded = aside
     .filter(([, value]) => value > 0)
     .map(([name, value]) => `${timeSpan(value)} ${name}`);
-  const all = asOf(of('wall_seconds'), { ...figures, 'ft/lost_seconds': Math.max(lost, of('lost_seconds')) });
-  const share = percent(all['ft/ettr'] ?? 1);
+  const share = percent(figures['ft/ettr'] ?? 1);
   const progress = costs.length > 0 && share === percent(1) ? `more than ${percent(0.999)}` : share;
   const noCost = causes.some(isFault)
     ? 'faults are on record, but no time lost to them'

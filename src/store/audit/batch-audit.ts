@@ -60,7 +60,6 @@ export async function checkBatch(
   await checkRebuilt(chain, key, bytes, plan, episodes ?? []);
 }
 
-/** Versions before `all_filtered` said `no_signal` in its place. */
 function saysNoTargets(applied: UpdateRecord['identity']['applied']): boolean {
   return applied !== true && ['no_signal', 'all_filtered'].includes(applied.reason);
 }

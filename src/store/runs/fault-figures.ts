@@ -1,5 +1,4 @@
-// The figures ft/*: the cost of faults to a run up to a step, counted from its records on request. No step writes them. Only updates of
-// earlier versions hold the figures up to their own step; the count continues from these.
+// The figures ft/*: the cost of faults to a run up to a step, counted from its records on request. No step writes them.
 import type { AttemptRecord, Recovery, RecoveryCause } from '../../spec/records/attempt-records.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
@@ -123,7 +122,6 @@ export function withFaults(
   attempts: readonly AttemptRecord[],
   evidence: RunEvidence,
 ): UpdateRecord {
-  if (carriesFigures(update)) return update;
   const { observed } = update;
   const to = Date.parse(observed.committed_at);
   const held = Object.entries(heldBetween(Date.parse(before.at), to, attempts, evidence))
@@ -142,9 +140,7 @@ export async function projectFaults(
   updates: readonly UpdateRecord[],
 ): Promise<UpdateRecord[]> {
   const attemptsOf = stepAttemptsReader(store, evidence.record.run);
-  const attempts = await inParallel(updates, async (update) =>
-    carriesFigures(update) ? [] : attemptsOf(update.identity.step),
-  );
+  const attempts = await inParallel(updates, ({ identity }) => attemptsOf(identity.step));
   let totals = before;
   return updates.map((update, index) => {
     const projected = withFaults(update, totals, attempts[index] ?? [], evidence);
@@ -170,11 +166,6 @@ export async function readFaults(
       totals = faultsAfter(update);
   }
   return totals;
-}
-
-/** True for an update of an earlier version, which wrote the totals into each update. */
-function carriesFigures({ observed }: UpdateRecord): boolean {
-  return Object.keys(observed.metrics).some((name) => name.startsWith('ft/'));
 }
 
 /** Seconds in which the run could make progress: it was neither paused nor blocked, and a workflow drove it. */

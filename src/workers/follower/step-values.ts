@@ -7,7 +7,6 @@ import {
 import type { EvaluationResult } from '../../spec/records/evaluation-records.js';
 import { passRatesOf } from '../../spec/pass-rate.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
-import { metricsOf } from '../../rl/metrics.js';
 import { type FaultTotals, faultsAfter } from '../../store/runs/fault-figures.js';
 import { costOf, type Prices, spentBy } from '../../rl/spending.js';
 
@@ -39,7 +38,7 @@ export function stepPoint(update: UpdateRecord, totals: RunningTotals): MetricPo
     step,
     at: observed.committed_at,
     values: {
-      ...metricsOf(update),
+      ...update.observed.metrics,
       ...(Object.fromEntries(timings) as Record<string, number>),
       ...unknownShare(identity.outcomes),
       'trainer/global_step': step,

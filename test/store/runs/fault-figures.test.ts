@@ -197,25 +197,6 @@ describe('updates with fault figures', () => {
     });
   });
 
-  it('keep the figures that an earlier version wrote, and the next step adds to these', () => {
-    const carried = {
-      'ft/lost_seconds': 7,
-      'ft/stalled_seconds': 2,
-      'ft/wall_seconds': 100,
-      'ft/ettr': 0.93,
-    };
-    const old = updateAt(1, 100, { 'policy/final_loss': 1, ...carried });
-    expect(withFaults(old, noFaults(record), [attempt('collect', [recovery])], evidence)).toBe(old);
-    const next = withFaults(updateAt(2, 200), faultsAfter(old), [attempt('collect', [recovery])], evidence);
-    expect(figuresOf(record.run, next)).toMatchObject({
-      'ft/lost_seconds': 12,
-      'ft/stalled_seconds': 2,
-      'ft/restarts/engine_exit': 1,
-      'ft/wall_seconds': 200,
-      'ft/ettr': 0.94,
-    });
-  });
-
   it('are the same whether read from the start or from a later step on, and an unreadable attempt is skipped', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'longhaul-totals-'));
     const store = await openStore(`dir:${folder}`);

@@ -56,8 +56,7 @@ describe('a run as points', () => {
   });
 
   it('keeps the names of an update’s figures: timings in seconds, faults, costs and the share without an outcome', async () => {
-    const metrics = (step: number) => ({ 'ft/ettr': 0.9, 'ft/restarts/engine_exit': step });
-    const points = await readAll(await storeOf({ steps: 2, metrics, prices: [36, 36] }));
+    const points = await readAll(await storeOf({ steps: 2, lostNodes: [2], prices: [36, 36] }));
     const [, , second] = points;
     expect(second).toMatchObject({ id: 'step.2', step: 2, at: timeOf(4) });
     expect(second?.values).toMatchObject({
@@ -65,8 +64,8 @@ describe('a run as points', () => {
       'trainer/applied': 1,
       'reward/avg_raw_reward': 0.04,
       'reward/unknown_ratio': 0.125,
-      'ft/ettr': 0.9,
-      'ft/restarts/engine_exit': 2,
+      'ft/lost_seconds': 9,
+      'ft/restarts/node_lost': 1,
       'timing/step': 2,
       'timing/in_flight': 1.2345,
       'cost/tokens': 164,

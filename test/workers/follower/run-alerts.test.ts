@@ -1,6 +1,6 @@
 // Alerts of a run: each is raised once, when its condition begins to hold, for any reader at any time.
 import { describe, expect, it } from 'vitest';
-import { type AlertWatch, nothingWatched, stalledSince, watchStep } from '../../../src/rl/alerts.js';
+import { nothingWatched, stalledSince, watchStep } from '../../../src/rl/alerts.js';
 import { type EventCursor, newEventCursor } from '../../../src/workers/follower/run-events.js';
 import type { RunEvent } from '../../../src/integrations/slack/run-event.js';
 import { ownersFolder, sequenceKey } from '../../../src/store/record-keys.js';
@@ -183,14 +183,6 @@ describe('alerts', () => {
     expect(alerts((await readAll(await storeOf({ ...options, kind: 'sft' }))).events)).toEqual([]);
   });
 
-  it('continue from the state of a version that watched fewer conditions', async () => {
-    const older: Partial<AlertWatch> = { ...nothingWatched, noSignal: 1 };
-    for (const name of ['reward', 'entropy', 'gradNorms'] as const) delete older[name];
-    const { update } = recordsOfAllKinds();
-    const { watch } = watchStep(older, update, { startedAt: timeOf(0), budget: undefined });
-    expect(Object.keys(watch).sort()).toEqual(Object.keys(nothingWatched).sort());
-  });
-
   it('about a missing signal ignore a step without grades, and do not start to count again after it', async () => {
     const metrics = (step: number) => ({ 'reward/signal_ratio': step % 2 === 1 ? 0 : NaN });
     const { events } = await readAll(await storeOf({ steps: 5, metrics, outcomes: [[1, 1]] }));
@@ -201,7 +193,7 @@ describe('alerts', () => {
     const { events } = await readAll(
       await storeOf({
         steps: 10,
-        metrics: (step) => ({ 'ft/restarts/node_lost': step < 6 ? 0 : 2 }),
+        lostNodes: [6],
         budget: { max_tokens: 400, max_wall_s: 1000 },
         outcomes: [[1, 0, null, 1]],
       }),
