@@ -52,7 +52,6 @@ export function isFaithful(token: string): boolean {
   return String(Number(token)) === token;
 }
 
-/** The JSON text with its numbers replaced. */
 export function replaceNumbers(text: string, replace: (written: string) => string): string {
   return replaceOutsideStrings(text, numbers, replace);
 }

@@ -5,7 +5,6 @@ import type { LossPlan } from '../spec/records/loss-plan.js';
 import type { LoraSpec, ModelArchitecture, Moments } from '../spec/run-spec.js';
 import type { PolicyEngine, UpdateProgress, UpdateResult } from './policy-engine.js';
 
-/** A state that the engine holds. */
 export interface HeldState {
   state: Digest;
   /** Digest of the model's weights without adapters. Null after an update of all weights, because the digest would have to be computed. */

@@ -59,7 +59,6 @@ export function baseModelDigest(
 export class BaseModel {
   constructor(private readonly options: BaseModelOptions) {}
 
-  /** Loads the run's state 0 into the engine. */
   async hold(record: RunRecord, attempt: WorkContext): Promise<LoadedState> {
     const { engine } = this.options;
     const { architecture, initializer_range, path } = record.spec.model;

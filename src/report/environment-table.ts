@@ -57,7 +57,6 @@ export function environmentRows(before: EvaluationFigure, after: EvaluationFigur
   return rows.length > 1 ? [...rows, allOf(before, after, rows)] : rows;
 }
 
-/** Of the whole evaluation, or of one environment in it. */
 function counted({ result }: EvaluationFigure, one: CountedRate): CountedRate {
   return { ...one, samples: result.samples_per_task ?? 1 };
 }

@@ -24,7 +24,6 @@ import type { ShownTranscripts } from './transcripts/transcript-viewer.js';
 import { type TranscriptCoder, transcriptReader } from './transcripts/transcripts.js';
 
 export interface EpisodeReading {
-  /** Maximum number of episodes. */
   limit: number;
   coder: TranscriptCoder;
   /** Name of the folder of transcripts beside the page. */

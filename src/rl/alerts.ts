@@ -80,7 +80,6 @@ export interface AlertWatch {
   noSignal: number;
   spent: WatchedSpending;
   nodesLost: number;
-  /** Worker that committed the last step. */
   worker: string | null;
   /** When the last step was committed, ISO 8601; null before the first step. */
   committedAt: string | null;

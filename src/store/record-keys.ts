@@ -119,7 +119,6 @@ export const episodeKey = (run: string, step: number, slot: number, sample: numb
 /** The file that holds all episodes of a committed step after folding (R23). */
 export const foldedEpisodesKey = (run: string, step: number) => `${stepFolder(run, step)}episodes.jsonl.gz`;
 export const attemptsFolder = (run: string, step: number) => `${stepFolder(run, step)}attempts/`;
-/** Folder of one activity's attempts at a step. */
 const activityFolder = (run: string, step: number, activity: string) =>
   `${attemptsFolder(run, step)}${checkName(activity, 'activity')}/`;
 /** Folder of one attempt; its records are a sequence. */
@@ -191,7 +190,6 @@ export const datasetManifestKey = (name: string, version: string) =>
 export const datasetFileKey = (name: string, version: string, path: string) =>
   checkKey(`${datasetFolder(name, version)}${path}`);
 
-/** Root of all datasets. */
 export const datasetsRoot = 'datasets/';
 export const datasetVersionsFolder = (name: string) => `datasets/${checkName(name, 'dataset name')}/`;
 /** What a dataset is prepared from. */

@@ -19,7 +19,6 @@ export interface PlayedState extends Place {
 
 export interface Figures {
   tasks: number;
-  /** Number of played episodes. */
   episodes: number;
   graded: number;
   unknown: number;

@@ -51,7 +51,6 @@ export function suitesOf(spec: SweepSpec, source: SuiteSource): SweepSuiteEntry[
   return suites;
 }
 
-/** The environments of the suite's tasks. */
 export function environmentsOf({ tasks }: SuiteRecord): string[] {
   return [...new Set(tasks.map(({ env_key }) => env_key))].sort();
 }

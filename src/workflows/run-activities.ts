@@ -16,7 +16,6 @@ export function stepId(step: number, name: string): string {
   return `step-${String(step).padStart(6, '0')}/${name}`;
 }
 
-/** A node, as activities are scheduled on it. */
 export interface Place {
   node: string;
   /** Project of the run: when work waits in the node's queue, projects take turns. */

@@ -212,7 +212,6 @@ export class AttemptAccount {
 
 const accounts = new WeakMap<Context, AttemptAccount>();
 
-/** Account of the current attempt. */
 export function currentAccount(): AttemptAccount {
   return accountOf(Context.current());
 }

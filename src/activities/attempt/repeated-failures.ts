@@ -56,7 +56,6 @@ export class RepeatedFailures {
     this.recordedExecutions.add(execution);
   }
 
-  /** True if the execution has written a record. */
   hasRecorded(execution: string): boolean {
     return this.recordedExecutions.has(execution);
   }

@@ -43,7 +43,6 @@ interface SuiteOfState {
   suite: SuiteRecord;
   /** The run that supplies the tasks. */
   suiteOf: string;
-  /** The environments that play the tasks. */
   environments: readonly EnvironmentSpec[];
   /** True if the run evaluates its own state. It then plays the episodes again whose outcomes another run left unknown. */
   isOwn: boolean;

@@ -112,7 +112,6 @@ export async function planServedReplay(
   return plan;
 }
 
-/** Tokens of the check of a load (R37). */
 async function tokensOfLoad(log: ServedLog, run: string, step: number): Promise<number> {
   return tokensOf([(await log.checkOf(run, step))?.data ?? []]);
 }

@@ -37,10 +37,8 @@ export interface Rollout {
 /** What is the same for all episodes of a plan or a suite. */
 export interface EpisodeTerms {
   data: RunData;
-  /** Digest of the plan or the suite. */
   plan: Digest;
   state: Digest;
-  /** Step of the sampling policy. */
   policyStep: number;
   sampling: SamplingPlan;
   random: { seed: number; domain: 'train' | 'eval'; step: number };

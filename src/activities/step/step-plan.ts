@@ -40,9 +40,7 @@ type OwnPart = Pick<
 
 export interface PlanSources {
   own: OwnPart;
-  /** The run's record and its data. */
   data: Pick<RunData, 'record' | 'trainTasks' | 'taskByKey' | 'demonstrationsByKind'>;
-  /** The control state in force for this plan. */
   control: ControlState;
   /** Null before the first step. */
   before: StepBefore | null;

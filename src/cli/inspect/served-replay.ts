@@ -21,7 +21,6 @@ export interface SpendFlags {
 /** What an audit proves of a run on a Tinker server. */
 interface ServedProofs {
   order: boolean;
-  /** Each batch is in the records once. */
   recordedOnce: boolean;
   /** The replayed steps are in the weights once. Null: no replay has looked, or it could not tell each step from the one before. */
   weights: boolean | null;

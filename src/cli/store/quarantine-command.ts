@@ -13,7 +13,6 @@ import { folderOption, openStoreOf, type StoreFlags, storeOption, withOutput, in
 export interface Quarantined {
   run: string;
   key: string;
-  /** Number of the control record. */
   control: number;
   /** False if an earlier control record already set the key aside. */
   written: boolean;

@@ -31,7 +31,6 @@ export interface NamedFlags extends TemporalFlags, JsonFlag {
   project: string;
 }
 
-/** Prints the text, or one JSON object with `--json`. */
 export function say({ json }: JsonFlag, value: object, text: string): void {
   console.log(json ? JSON.stringify(value) : text);
 }

@@ -21,7 +21,6 @@ interface SavedByProbe {
 }
 
 export interface ProbeCost {
-  /** Tokens of all passes. */
   tokens: number;
   passes: number;
   steps: number;
@@ -71,7 +70,6 @@ export class ProbeModels {
     });
   }
 
-  /** Removes what the models have saved. */
   async close(): Promise<void> {
     for (const { model, name } of this.saved.splice(0)) {
       const saved = { checkpoint_type: 'training', checkpoint_id: name } as const;

@@ -98,7 +98,6 @@ export function chartSvg({ title, lines }: ChartPicture): string | null {
   );
 }
 
-/** Colour, width and dashes of the line at `index`. */
 function strokeOf(index: number): { stroke: string; 'stroke-width': number; 'stroke-dasharray': string } {
   const { colour, dash } = styles[index % styles.length] as (typeof styles)[number];
   return { stroke: colour, 'stroke-width': index === 0 ? 3.5 : 2.3, 'stroke-dasharray': dash };

@@ -49,7 +49,6 @@ interface EventMessage extends Message {
   broadcast: boolean;
 }
 
-/** `run`: the run's name. */
 export function eventMessage(run: string, event: LaterEvent): EventMessage {
   switch (event.kind) {
     case 'checkpoint':

@@ -86,7 +86,6 @@ export interface AlertRaised extends Happening {
 export interface RunPaused extends Happening {
   kind: 'paused';
   reason: string | null;
-  /** Command that resumes the run. */
   resumeWith: string;
 }
 

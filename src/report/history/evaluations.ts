@@ -33,12 +33,10 @@ export async function readEvaluations(store: ObjectStore, run: string): Promise<
   );
 }
 
-/** Number of episodes that were played. */
 export function episodesOf({ result }: EvaluationFigure): number {
   return result.graded + result.unknown;
 }
 
-/** Number of tasks that were played. */
 export function tasksOf(figure: EvaluationFigure): number {
   return episodesOf(figure) / (figure.result.samples_per_task ?? 1);
 }

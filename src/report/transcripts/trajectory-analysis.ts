@@ -94,7 +94,6 @@ export function addGroup({ groups }: TrajectoryCounts, values: readonly (number 
   groups.varied += Number(graded.some((value) => value !== graded[0]));
 }
 
-/** The sum of both counts. */
 export function plusTrajectories(a: TrajectoryCounts, b: TrajectoryCounts): TrajectoryCounts {
   const sum = noTrajectories();
   for (const counts of [a, b]) {

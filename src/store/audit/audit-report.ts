@@ -57,14 +57,12 @@ export interface ChainAudit {
 
 interface ResampledStep {
   step: number;
-  /** Number of the control record. */
   control: number;
   /** Number of finished episodes that it set aside. */
   episodes: number;
 }
 
 interface Collected {
-  /** Number of collection records. */
   records: number;
   /** Steps whose checkpoint a collection record names, if the checkpoint is deleted. */
   checkpoints: number[];

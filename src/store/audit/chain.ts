@@ -10,9 +10,7 @@ import type { Sequences } from './sequence-audit.js';
 
 /** Functions that make a step's plan and batch again from the records in a view of the store. */
 export interface StepMakers {
-  /** Makes the plan again from the records before it, to compare it with the stored plan. */
   plan: (stored: PlanRecord) => Promise<PlanRecord>;
-  /** Makes the waves of a step again from its plan and its outcomes, to compare them with the stored waves. */
   waves: (plan: GrpoPlan, outcomes: (number | null)[][]) => Promise<WaveRecord[]>;
   /** Makes the bytes of a step's batch from its plan and its episodes (by slot and sample; empty for a supervised plan). */
   batch: (plan: PlanRecord, episodes: EpisodeRecord[][]) => Promise<Uint8Array>;

@@ -25,7 +25,6 @@ import { unannounced } from './start-audit.js';
 import { listRuns, readUpdateIfAny } from '../runs/run-records.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 
-/** Whether a reward is a pass. */
 export type IsPass = (reward: number) => boolean;
 
 /** Sums of turns and calls may differ by rounding: they may be added in another order. */

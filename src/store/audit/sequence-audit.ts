@@ -15,7 +15,6 @@ import { readSequence } from '../records/records.js';
 import { readControl } from '../runs/control-records.js';
 import { timelinesOf } from '../runs/run-records.js';
 
-/** The newest number of each sequence. */
 export interface Sequences {
   owners: number;
   control: number;

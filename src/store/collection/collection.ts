@@ -40,7 +40,6 @@ export interface CollectionOptions {
 }
 
 export interface CollectionPlan {
-  /** Steps of the checkpoints to delete. */
   checkpoints: number[];
   /** Committed steps to fold: their episodes go into one file. */
   episodes: number[];

@@ -30,7 +30,6 @@ export async function isSuiteOf(
   );
 }
 
-/** True if the suite has the run's settings of evaluations. */
 function samplesAlike({ sampling, samples_per_task }: SuiteRecord, { spec }: RunRecord): boolean {
   const { samples, temperature } = evaluationPlay(spec.generator);
   if (samples_per_task !== samples) return false;

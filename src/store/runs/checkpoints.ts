@@ -54,7 +54,6 @@ export async function homeOfStep(
   return checkpointHome(run === record.run ? record : await readRun(store, run));
 }
 
-/** Key of the checkpoint's file. */
 export async function checkpointDataKey(
   store: ObjectStore,
   record: RunRecord,

@@ -14,7 +14,6 @@ export function readInstances(store: ObjectStore, run: string): Promise<Instance
   return readSequence(store, instancesFolder(run), 'instance');
 }
 
-/** A model of a run. */
 export interface RunModel {
   /** As it began. */
   record: InstanceRecord;

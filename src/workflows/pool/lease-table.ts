@@ -14,7 +14,6 @@ import {
 import { poolTimes } from '../policies.js';
 import { mayFit, waitingReason } from './waiting-reason.js';
 
-/** A signal to a run's workflow. */
 export type PoolMessage = { to: RunWorkflow } & (
   | { signal: 'granted'; say: GrantedLease }
   | { signal: 'revoked'; say: RevokedLease }
