@@ -5,7 +5,13 @@ import type { ObjectStore } from '../../store/objects/object-store.js';
 import { isSamplerOf, stepOfSave } from '../../store/records/served-names.js';
 import { listCheckpoints } from '../../store/runs/checkpoints.js';
 import { lastCommittedStep, readRun, readState } from '../../store/runs/run-records.js';
-import { isTrained, readModels, readSavedStates, recordRemoved } from '../../store/runs/served-models.js';
+import {
+  isTrained,
+  readModels,
+  readSavedStates,
+  recordRemoved,
+  withoutRemoved,
+} from '../../store/runs/served-models.js';
 
 const withinMs = 30_000;
 
@@ -64,8 +70,10 @@ async function keptOf(
     .filter(({ checkpoint_type }) => checkpoint_type === 'training')
     .flatMap(({ checkpoint_id }) => stepOfSave(checkpoint_id) ?? [])
     .filter((one) => one <= step);
-  const steps = [...new Set(saved)].sort((a, b) => a - b);
-  // Not every step saves a state: one that applied nothing has none.
+  const steps: number[] = [];
+  // Not every step has a saved state that can be loaded: one that applied nothing has none, and its weights may have been saved all the same.
+  for (const one of [...new Set(saved)].sort((a, b) => a - b))
+    if (withoutRemoved(await readSavedStates(store, run, one)).length > 0) steps.push(one);
   const covering = (wanted: number): number[] => steps.filter((one) => one <= wanted).slice(-1);
   const needed = [...(await listCheckpoints(store, record)), lastWarmStep(record.spec)];
   const kept = new Set([...steps.slice(-2), ...needed.flatMap(covering)]);

@@ -17,7 +17,7 @@ import { keysSetAsideBy, readControl } from '../../store/runs/control-records.js
 import { chooseRescored, readRescored, type Rescored } from '../../store/runs/rescored-logprobs.js';
 import { openRunView } from '../../store/runs/quarantine.js';
 import { readPlan, readUpdate, readUpdateIfAny, timelineOf } from '../../store/runs/run-records.js';
-import { readApplied, readSavedStates } from '../../store/runs/served-models.js';
+import { readApplied, readSavedStates, withoutRemoved } from '../../store/runs/served-models.js';
 import { readBatch } from '../../store/runs/stored-batch.js';
 import type { StepToApply } from './served-instance.js';
 import { checkedSequences, forCheck, type WeightCheck } from './weight-check.js';
@@ -33,9 +33,7 @@ export class ServedLog {
 
   /** The saved states of a step that are not removed, as they were recorded. */
   async savedAt(run: string, step: number): Promise<SavedStateRecord[]> {
-    const saved = await this.everSavedAt(run, step);
-    const removed = new Set(saved.filter((one) => one.removed).map(({ path }) => path));
-    return saved.filter(({ path }) => !removed.has(path));
+    return withoutRemoved(await this.everSavedAt(run, step));
   }
 
   /** A fork may have saved a step of its parent again. */

@@ -107,6 +107,11 @@ export function readSavedStates(store: ObjectStore, run: string, step: number): 
   return readSequence(store, savedStatesFolder(run, step), 'saved');
 }
 
+export function withoutRemoved(saved: readonly SavedStateRecord[]): SavedStateRecord[] {
+  const removed = new Set(saved.filter((one) => one.removed).map(({ path }) => path));
+  return saved.filter(({ path }) => !removed.has(path));
+}
+
 /** Records that a saved state is removed from the server. */
 export function recordRemoved(
   store: ObjectStore,

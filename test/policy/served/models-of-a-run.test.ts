@@ -1,7 +1,7 @@
 // What a run's models on a Tinker server begin with, save and leave behind, on the simulated server.
 import { describe, expect, test } from 'vitest';
 import { readInstances, readSavedStates } from '../../../src/store/runs/served-models.js';
-import { undisturbed, type Undisturbed } from './simulation/undisturbed.js';
+import { take, undisturbed, type Undisturbed } from './simulation/undisturbed.js';
 
 const savedSteps = ({ server }: Undisturbed): string[] =>
   [...server.saves.values()]
@@ -68,4 +68,22 @@ test('a model whose record cannot be written ends', async () => {
   const failing = world.worker('b').sample(world.run, 2, 1, 'visitor');
   await expect(failing).rejects.toThrow('the store is full');
   expect(world.server.models.size).toBe(0);
+});
+
+test('a checkpoint’s saved state stays, though weights that are not finite were saved after it', async () => {
+  const world = await undisturbed({ steps: 6, poisoned: 3 }, { trained: false });
+  const { run, server } = world;
+  const handle = server.handle.bind(server);
+  // It says nothing of the gradient, so only the check after the step finds it.
+  server.handle = (path, body, method) => {
+    const answer = handle(path, body, method);
+    const { metrics } = (answer.value ?? {}) as { metrics?: object };
+    return metrics ? { ...answer, value: {} } : answer;
+  };
+  const worker = world.worker('a');
+  for (const { step } of run.steps) {
+    await take(worker, run, step);
+    if (step % 3 === 0) await worker.checkpoint(run, step);
+  }
+  expect(new Set(savedSteps(world))).toEqual(new Set(['s000002', 's000005', 's000006']));
 });
