@@ -102,10 +102,10 @@ export class ServedInstance {
     const model_id = this.record.model;
     const loss = servedLoss(step.plan.loss);
     const figures = new PassFigures();
-    if (step.before)
-      this.require(step.before, await this.logprobsOf(step.before.data, options, number++), this.again);
+    const check = step.before ? this.checkOnce(step.before, number++, options) : null;
     let rescored: Rescored | undefined;
     if (isRescored(step.plan)) {
+      await check?.();
       const first = number;
       number += chunked(this.spec, step.plan, step.batch).flat().length;
       rescored = await step.keepRescored(await this.rescore(step, first, options));
@@ -116,7 +116,7 @@ export class ServedInstance {
     for (const [index, chunks] of miniBatches.entries()) {
       for (const data of chunks) {
         const request = { model_id, seq_id: number++, data, ...loss };
-        const { outputs } = await service.pass(request, options);
+        const [, { outputs }] = await together(check?.(), service.pass(request, options));
         figures.add(data, outputs);
         for (const [at, datum] of data.entries()) if (index === 0) before.set(datum, outputs[at] ?? {});
       }
@@ -125,30 +125,39 @@ export class ServedInstance {
       figures.stepped(await service.optimStep(place, adamOf(step.plan, index, this.served), options));
     }
     const data = forCheck(watched);
-    const after = await this.logprobsOf(data, options, number++);
+    const saving = { name: nameOfSave(step.step, step.stepId), number: number + 1 };
+    const [after, path] = await together(
+      this.logprobsOf(data, options, number++),
+      step.saves ? this.save('training', saving.name, number++, options) : null,
+    );
     if (!after.every(Number.isFinite)) throw new NonFiniteStep('the weights are not finite after the step');
     const first = checkedLogprobs(
       data,
       watched.map((datum) => before.get(datum) ?? {}),
     );
-    const check = recordedCheck(first, after);
     if (step.after) this.require({ ...step.after, step: step.step }, after, true);
     const state = nameOfState(step.plan.previous_state, step.stepId);
-    const saved = step.saves
-      ? {
-          path: await this.save('training', nameOfSave(step.step, step.stepId), number, options),
-          number: number++,
-        }
-      : undefined;
     this.next = number;
     this.again = step.after !== undefined;
     this.holds = { step: step.step, state };
     return {
       ...{ state, applied: true, metrics: figures.metrics() },
-      served: { instance: this.record.n, requests: number - 1, check },
+      served: { instance: this.record.n, requests: number - 1, check: recordedCheck(first, after) },
       ...(rescored ? { rescored: rescored.sha256 } : {}),
-      ...(saved ? { saved } : {}),
+      ...(path === null ? {} : { saved: { path, number: saving.number } }),
     };
+  }
+
+  /**
+   * A check of the weights before a step. It is sent with the first of the requests that it comes before, and costs no round trip of its own: if it
+   * fails, the model is given up before the optimizer's step, and its gradients with it.
+   */
+  private checkOnce(check: WeightCheck, seq_id: number, options: WaitOptions): () => Promise<void> {
+    let checked: Promise<void> | undefined;
+    return () =>
+      (checked ??= this.logprobsOf(check.data, options, seq_id).then((found) =>
+        this.require(check, found, this.again),
+      ));
   }
 
   private require(check: Omit<WeightCheck, 'data'>, found: readonly number[], appliedAgain = false): void {
@@ -224,6 +233,12 @@ export class ServedInstance {
   private get served(): ServedModel {
     return servedOf(this.spec);
   }
+}
+
+/** Waits for both, also if one fails: a request that is still open must not come after the end of its model. */
+async function together<A, B>(one: A, other: B): Promise<[Awaited<A>, Awaited<B>]> {
+  await Promise.allSettled([one, other]);
+  return [await one, await other];
 }
 
 /** Log-probs at the places of a check. Leaves no gradients, so that it may be sent twice. */

@@ -11,6 +11,7 @@ import {
 import { type Adapters, copyOf } from './simulation/adapters.js';
 import type { ScriptedRun } from './simulation/script.js';
 import { servedName, type SimulatedServer } from './simulation/server.js';
+import { readPass } from './simulation/server-bytes.js';
 import { misstep, take, undisturbed, type Undisturbed } from './simulation/undisturbed.js';
 import type { Worker } from './simulation/worker.js';
 
@@ -136,6 +137,33 @@ describe.each(others)('weights that %s', (_, otherWeights) => {
     expect(newest).toMatchObject({ step: 2, passed_over: [saved!.path] });
     if (reader === 'run') expect(heldBy(world, worker.sampledModel)).toEqual(run.states[3]!.adapters);
   });
+});
+
+test('a step’s check is sent with its first pass, and the optimizer’s step only once both have answered', async () => {
+  world = await undisturbed({ steps: 2 }, { trained: false });
+  const { run, server } = world;
+  const worker = world.worker('a');
+  await take(worker, run, 1);
+  await worker.collect(run, 2);
+  const seen: string[] = [];
+  const handle = server.handle.bind(server);
+  let [check, polls] = ['', 0];
+  server.handle = (path, body, method) => {
+    const isCheck = body instanceof Uint8Array && readPass(body).forwardOnly && check === '';
+    if (path === '/retrieve_future' && (body as { request_id: string }).request_id === check && polls++ < 100)
+      return { status: 408, value: null };
+    const answer = handle(path, body, method);
+    if (isCheck) check = (answer.value as { request_id: string }).request_id;
+    if (path === '/retrieve_future')
+      seen.push((body as { request_id: string }).request_id === check ? 'checked' : 'done');
+    else if (path !== '/session_heartbeat') seen.push(path);
+    return answer;
+  };
+  await worker.update(run, 2, 'held');
+  const [first, second, ...others] = seen;
+  expect([first, second]).toEqual(['/forward_backward', '/forward_backward']);
+  expect(others.indexOf('checked')).toBeGreaterThan(others.indexOf('done'));
+  expect(others.indexOf('checked')).toBeLessThan(others.indexOf('/optim_step'));
 });
 
 describe.each<[string, 0 | 2]>([
