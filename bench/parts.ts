@@ -29,6 +29,7 @@ import { repository } from './repository.js';
 import { measureReplay, measureRestore } from './restore/restore.js';
 import { measureLongRun } from './scale/long-run.js';
 import { measureManyRuns } from './scale/many-runs.js';
+import { measureChecks } from './served/checks.js';
 import { measureServed } from './served/served.js';
 import { measureSweepOfQuickstart } from './sweep/sweep.js';
 
@@ -63,6 +64,7 @@ export const parts: readonly Part[] = [
   long('campaign', null),
   long('disturbed', () => withValues(measureDurability())),
   long('served', () => withValues(measureServed())),
+  long('served/checks', () => withValues(measureChecks())),
   short('environments', () => withValues(measureEnvironments())),
   short('fleet', () => withValues(measureFleet())),
   short('data', () => withValues(measureData())),

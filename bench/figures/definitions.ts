@@ -104,14 +104,6 @@ export const figureDefinitions: readonly FigureDefinition[] = [
   ...rowsOf('restore', 'replay', [['replay_speed', 'share', '≥ 1', 'replay_speed', 'making over replaying']]),
   ...rowsOf('served', 'served', [
     ['served_own_ms_p50', 'ms', '≤ 150', 'own_ms_p50', 'of a step on a Tinker server'],
-    [
-      'served_checks',
-      '%',
-      '≤ 2',
-      'checks_percent_of_64',
-      'of a step of 64 episodes: passes that tell its weights',
-    ],
-    ['served_checks_tiny', '%', '≤ 2', 'checks_percent_p50', 'of a step of four episodes'],
     ['served_kill_by_numbers', 's', '≤ 2', 'kill_by_numbers_s', 'a worker’s death'],
     ['served_kill_by_reload', 's', '≤ 12', 'kill_by_reload_s', 'a lost model'],
     ['served_kills', 'kills', '= 20', 'kills', 'of worker and server'],
@@ -123,6 +115,16 @@ export const figureDefinitions: readonly FigureDefinition[] = [
       'final, over no kills',
     ],
     ['served_violations', '', '= 0', 'violations', 'in the audit after them'],
+  ]),
+  ...rowsOf('served', 'served/checks', [
+    [
+      'served_checks',
+      '%',
+      '≤ 2',
+      'checks_percent_of_64',
+      'of a step of 64 episodes: what its checks add to it',
+    ],
+    ['served_checks_tiny', '%', '≤ 2', 'checks_percent_of_4', 'of a step of four episodes'],
   ]),
   ...rowsOf('fleet', 'fleet', [
     ['fleet_false_zeros', 'episodes', '= 0', 'false_zeros', '1, 5, 20 % of events fail; databases locked'],

@@ -22,10 +22,6 @@ import { median } from '../figures/figure.js';
 
 export interface ServedFigures {
   own_ms_p50: number;
-  /** Share of a step with two groups of two episodes in percent: the passes by which its weights are known (R37). */
-  checks_percent_p50: number;
-  /** The same of a step with as many episodes as a small real run has. */
-  checks_percent_of_64: number;
   kill_by_numbers_s: number;
   kill_by_reload_s: number;
   kills: number;
@@ -35,8 +31,6 @@ export interface ServedFigures {
 }
 
 const steps = 24;
-/** 64 episodes. */
-const wide = { groups: 16, samples: 4, steps: 7 };
 const calls = ['/asample', '/save_weights_for_sampler', '/forward_backward', '/optim_step', '/save_weights'];
 
 export async function measureServed(): Promise<ServedFigures> {
@@ -44,25 +38,15 @@ export async function measureServed(): Promise<ServedFigures> {
   try {
     const timed = new TimedClient({ url: world.server.url });
     const calm = await world.open({}, { max_training_steps: steps });
-    const service = new TimedService(timed);
-    const times = await train(calm, () => world.node(calm, { service }), timed, service);
+    const times = await train(calm, world.node(calm, { service: new TinkerService(timed) }), timed);
     const expected = await finalLogprobs(calm, world.server, steps);
     await world.unloadModels();
     // The first steps compile.
     const warm = times.slice(4);
     const costs = await killCosts(world, median(warm.map(({ wallMs }) => wallMs)));
     await world.unloadModels();
-    const many = await world.open(
-      { chunk_sequences: wide.groups },
-      { train_batch_size: wide.groups, max_training_steps: wide.steps },
-      { samples: wide.samples },
-    );
-    const manyTimes = await train(many, () => world.node(many, { service }), timed, service, wide);
-    await world.unloadModels();
     return {
       own_ms_p50: median(warm.map(({ ownMs }) => ownMs)),
-      checks_percent_p50: checksPercent(warm),
-      checks_percent_of_64: checksPercent(manyTimes.slice(2)),
       ...costs,
       ...(await disturbed(world, expected)),
     };
@@ -95,52 +79,24 @@ class TimedClient extends TinkerClient {
   }
 }
 
-/** Of its passes, the checks alone leave no gradients. */
-class TimedService extends TinkerService {
-  checksMs = 0;
-
-  override async pass(...[request, options]: Parameters<TinkerService['pass']>) {
-    const began = performance.now();
-    const answer = await super.pass(request, options);
-    if (request.forward_only) this.checksMs += performance.now() - began;
-    return answer;
-  }
-}
-
 interface StepTime {
   wallMs: number;
   ownMs: number;
-  checksMs: number;
 }
 
-function checksPercent(times: readonly StepTime[]): number {
-  return median(times.map(({ checksMs, wallMs }) => (100 * checksMs) / wallMs));
-}
-
-async function train(
-  harness: Harness,
-  nodeAt: () => ServedNode,
-  timed: TimedClient,
-  service: TimedService,
-  size = { groups: 2, steps },
-): Promise<StepTime[]> {
-  const node = nodeAt();
+async function train(harness: Harness, node: ServedNode, timed: TimedClient): Promise<StepTime[]> {
   const times: StepTime[] = [];
   await commitServedBase(harness, node);
-  for (let step = 1; step <= size.steps; step++) {
-    const [began, busy, checked] = [performance.now(), timed.busyMs, service.checksMs];
+  for (let step = 1; step <= steps; step++) {
+    const [began, busy] = [performance.now(), timed.busyMs];
     const planned = await harness.plan(step);
     await collect(harness, node, planned);
     const passing = performance.now();
-    await passOne(harness, step, run, size.groups);
+    await passOne(harness, step);
     const passed = performance.now() - passing;
     await update(harness, node, planned);
     const wallMs = performance.now() - began - passed;
-    times.push({
-      wallMs,
-      ownMs: wallMs - (timed.busyMs - busy),
-      checksMs: service.checksMs - checked,
-    });
+    times.push({ wallMs, ownMs: wallMs - (timed.busyMs - busy) });
   }
   return times;
 }
