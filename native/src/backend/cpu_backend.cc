@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "backend/cpu_training.h"
-#include "model/inference/decode.h"
+#include "backend/inference/decode.h"
 
 namespace longhaul {
 

@@ -22,7 +22,7 @@ void CpuDevice::start() {
   op_ = &ops::table();
   policy_->pack_forward(&pool_);
   linears_.clear();
-  for (int layer = 0; layer < policy_->architecture().num_hidden_layers; ++layer) linears_.push_back(longhaul::linears(*policy_, layer));
+  for (int layer = 0; layer < architecture().num_hidden_layers; ++layer) linears_.push_back(longhaul::linears(*policy_, layer));
 }
 
 void CpuDevice::pack_backward(bool changed) {
@@ -39,7 +39,7 @@ void CpuDevice::pack_backward(bool changed) {
   }
   packed_policy_ = policy_;
   backwards_.clear();
-  for (int layer = 0; layer < policy_->architecture().num_hidden_layers; ++layer)
+  for (int layer = 0; layer < architecture().num_hidden_layers; ++layer)
     backwards_.push_back(longhaul::backward_linears(*policy_, panels_, layer));
 }
 
@@ -62,7 +62,7 @@ void CpuDevice::gather(Matrix<const float> from, const int32_t* indices, Matrix<
 
 void CpuDevice::row_logprobs(const float* logits, int rows, float inverse_temperature, const int32_t* tokens, ops::RowNormalizer* normalizers,
                              float* logprobs, float* entropies) const {
-  const int vocab = policy_->architecture().vocab_size;
+  const int vocab = architecture().vocab_size;
   for (int i = 0; i < rows; ++i) {
     const float* row = logits + size_t(i) * vocabulary();
     normalizers[i] = op_->normalize_row(row, vocab, inverse_temperature);
@@ -74,7 +74,7 @@ void CpuDevice::row_logprobs(const float* logits, int rows, float inverse_temper
 void CpuDevice::softmax_gradient(float* logits, int rows, float inverse_temperature, const int32_t* tokens,
                                  const ops::RowNormalizer* normalizers, const float* scales, const float* entropies,
                                  const float* entropy_scales) const {
-  const int vocab = policy_->architecture().vocab_size;
+  const int vocab = architecture().vocab_size;
   for (int i = 0; i < rows; ++i) {
     float* row = logits + size_t(i) * vocabulary();
     if (entropies)
@@ -86,7 +86,7 @@ void CpuDevice::softmax_gradient(float* logits, int rows, float inverse_temperat
 
 void CpuDevice::add_head_gradient(const float* d_logits, const PackedRows& x, int, float* gradients) {
   GradientWork work(threads());
-  const ParameterRange& head = policy_->layout().head;
+  const ParameterRange& head = layout().head;
   work.add({gradients + head.offset, hidden(), d_logits, vocabulary(), &x, head.rows});
   pool_.parallel_for(work.size(), [&](size_t item) { work.run(item, *op_); });
 }

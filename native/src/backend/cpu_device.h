@@ -9,7 +9,9 @@
 #include "backend/backward_linear.h"
 #include "base/thread_pool.h"
 #include "model/linear.h"
-#include "pass/forest_pass.h"
+#include "pass/activations.h"
+#include "pass/plan/pass_plan.h"
+#include "pass/rows.h"
 
 namespace longhaul {
 
@@ -65,9 +67,11 @@ class CpuDevice {
   void pack_backward(bool changed);
   void drop_scratch() {}
 
+  const Architecture& architecture() const { return policy_->architecture(); }
+  const ParameterLayout& layout() const { return policy_->layout(); }
   const ops::Table& op() const { return *op_; }
   const Weights& weights() const { return policy_->weights(); }
-  const float* embedding() const { return weights().at(policy_->layout().embedding); }
+  const float* embedding() const { return weights().at(layout().embedding); }
   const LayerLinears& linears(int layer) const { return linears_[size_t(layer)]; }
   const BackwardLinears& backward_linears(int layer) const { return backwards_[size_t(layer)]; }
 
@@ -100,15 +104,15 @@ class CpuDevice {
     longhaul::apply(*op_, linear, x.data, x.ld, y.data, y.ld, rows, accumulate, down);
   }
   void rms_norm(const float* x, const ParameterRange& norm, float* y, float* inverse, int rows) const {
-    op_->rms_norm(x, weights().at(norm), eps(), y, inverse, rows, policy_->architecture().hidden_size);
+    op_->rms_norm(x, weights().at(norm), eps(), y, inverse, rows, architecture().hidden_size);
   }
   /// Norm (unless the range is empty) and rotation of queries or keys.
   void rotate(Matrix<float> x, const ParameterRange& norm, const int32_t* positions, Matrix<float> saved, Matrix<float> inverse, int rows,
               int heads) const {
     op_->head_norm_rope(x.data, x.ld, norm.empty() ? nullptr : weights().at(norm), eps(), positions, weights().rope().cos(),
-                        weights().rope().sin(), saved.data, saved.ld, inverse.data, inverse.ld, rows, heads, policy_->architecture().head_dim);
+                        weights().rope().sin(), saved.data, saved.ld, inverse.data, inverse.ld, rows, heads, architecture().head_dim);
   }
-  void swiglu(const float* gate_up, float* y, int rows) const { op_->swiglu(gate_up, y, rows, policy_->architecture().intermediate_size); }
+  void swiglu(const float* gate_up, float* y, int rows) const { op_->swiglu(gate_up, y, rows, architecture().intermediate_size); }
 
   void logits(const float* x, float* y, int rows) const {
     op_->matmul(x, hidden(), weights().forward_panels().head, y, vocabulary(), rows, false);
@@ -125,9 +129,9 @@ class CpuDevice {
   void add_head_gradient(const float* d_logits, const PackedRows& x, int rows, float* gradients);
 
  private:
-  size_t hidden() const { return size_t(policy_->architecture().hidden_size); }
-  size_t vocabulary() const { return size_t(policy_->architecture().vocab_size); }
-  float eps() const { return float(policy_->architecture().rms_norm_eps); }
+  size_t hidden() const { return size_t(architecture().hidden_size); }
+  size_t vocabulary() const { return size_t(architecture().vocab_size); }
+  float eps() const { return float(architecture().rms_norm_eps); }
   int tile_rows(int count, int least, int most) const {
     constexpr int kernel_rows = 12;
     const int share = (count + 4 * threads() - 1) / (4 * threads());

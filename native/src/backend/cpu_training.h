@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/cpu_device.h"
+#include "pass/forest_pass.h"
 
 namespace longhaul {
 

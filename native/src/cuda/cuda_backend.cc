@@ -8,7 +8,7 @@
 
 namespace longhaul::cuda {
 
-CudaBackend::CudaBackend() : extension_(stream_) { page_locks = {lock_host_pages, unlock_host_pages}; }
+CudaBackend::CudaBackend() : extension_(*this, stream_) { page_locks = {lock_host_pages, unlock_host_pages}; }
 
 Numerics CudaBackend::numerics() const { return {"cpu", numerics_version}; }
 
@@ -70,7 +70,7 @@ std::unique_ptr<BlockCache> CudaBackend::make_cache(const Architecture& architec
 void CudaBackend::extend(const Policy& policy, BlockCache& cache, std::span<const Feed> feeds, std::span<const DrawRequest> draws,
                          std::span<Drawn> drawn) {
   validate(feeds, policy.architecture(), cache.block_capacity());
-  extension_.run(model_of(policy), dynamic_cast<DeviceCache&>(cache), feeds, draws, drawn);
+  extension_.run(policy, dynamic_cast<DeviceCache&>(cache), feeds, draws, drawn);
 }
 
 std::unique_ptr<Training> CudaBackend::make_training() {

@@ -8,7 +8,7 @@
 // `target_rows`. The head's gradient is one chain over them. Embedding rows are summed separately and added last, since a tied head's chain
 // comes before them.
 //
-// What a pass does is written once, in driver.h, forward.h and head.h. A device gives:
+// What a pass does is written once, in driver.h, forward.h, layer.h and head.h. A device gives:
 // - `Buffer<T>`, memory that is kept between calls: `room(n)` for n values, `rows(n, width)` for rows, rounded up if that spares fresh
 //   pages, `row(i, width)`. `Activation` is the type of activations, `Operand` what a gradient's product reads.
 // - `rows(n, work)` and `head_rows(n, work)`: work(range) for ranges that make up n rows, at the same time: a CPU cuts tiles for its threads
@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "pass/activations.h"
 #include "pass/plan/pass_plan.h"
 #include "pass/rows.h"
 #include "pass/training.h"
@@ -29,41 +30,6 @@ namespace longhaul {
 
 /// The activations that a forward pass keeps for a backward pass: none; each layer's input and all of the last layer's; or all.
 enum class Keep { nothing, inputs, everything };
-
-template <class Device>
-using Activations = typename Device::template Buffer<typename Device::Activation>;
-
-/// scale · x·Aᵀ of the four linear layers, or its gradient.
-template <class Device>
-struct AdapterActivations {
-  Activations<Device> qkv, output, gate_up, down;
-
-  void rows(int rows, const auto& linears) {
-    qkv.rows(rows, size_t(linears.qkv.adapter_width()));
-    output.rows(rows, size_t(linears.output.adapter_width()));
-    gate_up.rows(rows, size_t(linears.gate_up.adapter_width()));
-    down.rows(rows, size_t(linears.down.adapter_width()));
-  }
-};
-
-/// What the backward pass of one layer reads. In the last layer, the buffers after attention hold only the rows that targets read (outputs).
-template <class Device>
-struct LayerActivations {
-  Activations<Device> qkv;          // [rows, qkv_width], after norms and rotation
-  Activations<Device> heads_saved;  // [rows, query_width + key_value_width], before norms; only with head norms
-  typename Device::template Buffer<float> heads_inverse;  // [rows, heads + kv_heads]
-  Activations<Device> attention;                          // [rows, query_width]
-  typename Device::template Buffer<float> log_sums;       // [rows, heads]
-  Activations<Device> middle;                             // [rows, hidden], between attention and MLP
-  Activations<Device> gate_up;                            // [rows, 2 · intermediate]
-  AdapterActivations<Device> adapter_down;
-};
-
-/// Working memory of one range of rows.
-template <class Buffer>
-struct RowScratch {
-  Buffer normed, middle, gate_up, activated, output, adapter_down, head;
-};
 
 template <class Device>
 class ForestPass : public Training {

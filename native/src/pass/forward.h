@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "pass/forest_pass.h"
+#include "pass/layer.h"
 
 namespace longhaul {
 
@@ -67,29 +68,17 @@ void ForestPass<Device>::recompute(const PassRange& pass, int layer) {
 template <class Device>
 void ForestPass<Device>::project(const PassRange& pass, int layer, RowRange at, bool saving, bool store_keys) {
   const Architecture& arch = architecture();
-  const LayerParameters& parameters = this->parameters(layer);
-  const auto& linear = device_.linears(layer).qkv;
   LayerActivations<Device>& act = activations(layer);
-  const int heads = arch.num_attention_heads, kv_heads = arch.num_key_value_heads;
-  const size_t width = size_t(arch.hidden_size), ld = size_t(arch.qkv_width()), query_width = size_t(arch.query_width()),
-               ld_saved = query_width + size_t(arch.key_value_width()), ld_inverse = size_t(heads) + size_t(kv_heads);
-  auto* normed = device_.scratch().normed.room(size_t(at.count) * width);
-  device_.rms_norm(input(layer).row(at.first, width), parameters.input_norm, normed, nullptr, at.count);
-  auto* qkv = act.qkv.row(at.first, ld);
-  device_.apply(linear, {normed, width}, {qkv, ld}, at.count, false,
-                device_.place(act.adapter_down.qkv, device_.scratch().adapter_down, at, size_t(linear.adapter_width()), saving));
-
+  const size_t width = size_t(arch.hidden_size), ld = size_t(arch.qkv_width()), kept_width = size_t(2) * size_t(arch.key_value_width());
+  const RowWidths widths(arch, nullptr);
   const bool saves = arch.has_head_norms() && saving;
-  auto* saved = saves ? act.heads_saved.row(at.first, ld_saved) : nullptr;
-  float* inverse = saves ? act.heads_inverse.row(at.first, ld_inverse) : nullptr;
-  const int32_t* positions = arrays(pass).positions.data() + at.first;
-  device_.rotate({qkv, ld}, parameters.query_norm, positions, {saved, ld_saved}, {inverse, ld_inverse}, at.count, heads);
-  device_.rotate({qkv + query_width, ld}, parameters.key_norm, positions, {saves ? saved + query_width : nullptr, ld_saved},
-                 {saves ? inverse + heads : nullptr, ld_inverse}, at.count, kv_heads);
+  auto* qkv = act.qkv.row(at.first, ld);
+  project_rows(device_, layer, at, input(layer).row(at.first, width), qkv, saving ? &act.adapter_down : nullptr, applied_by(device_));
+  rotate_rows(device_, layer, qkv, arrays(pass).positions.data() + at.first, at.count,
+              saves ? act.heads_saved.row(at.first, widths.saved) : nullptr, saves ? act.heads_inverse.row(at.first, widths.inverse) : nullptr);
   if (!store_keys || !several_passes()) return;
-  const size_t kept_width = size_t(2) * size_t(arch.key_value_width());
-  device_.gather({qkv + query_width, ld}, nullptr, {keys_values_[size_t(layer)].row(pass.first_row + at.first, kept_width), kept_width},
-                 at.count, int(kept_width));
+  device_.gather({qkv + arch.query_width(), ld}, nullptr,
+                 {keys_values_[size_t(layer)].row(pass.first_row + at.first, kept_width), kept_width}, at.count, int(kept_width));
 }
 
 /// Computes the layer's output from its attention; in the last layer, only for outputs, and with the final norm. Without `output_wanted`,
@@ -97,35 +86,21 @@ void ForestPass<Device>::project(const PassRange& pass, int layer, RowRange at, 
 template <class Device>
 void ForestPass<Device>::transform(const PassRange& pass, int layer, RowRange at, bool saving, bool output_wanted) {
   const Architecture& arch = architecture();
-  const auto& linears = device_.linears(layer);
   LayerActivations<Device>& act = activations(layer);
-  RowScratch<Activations<Device>>& scratch = device_.scratch();
-  const size_t rows = size_t(at.count), width = size_t(arch.hidden_size), ffn = size_t(arch.intermediate_size),
-               query_width = size_t(arch.query_width());
-  const auto down = [&](Activations<Device>& buffer, const auto& linear) {
-    return device_.place(buffer, scratch.adapter_down, at, size_t(linear.adapter_width()), saving);
-  };
-
+  auto& scratch = device_.scratch();
+  const size_t width = size_t(arch.hidden_size);
   auto* middle = device_.place(act.middle, scratch.middle, at, width, saving);
   if (last(layer))
     device_.gather({input(layer).data(), width}, arrays(pass).output_rows.data() + at.first, {middle, width}, at.count, arch.hidden_size);
   else
     device_.gather({input(layer).row(at.first, width), width}, nullptr, {middle, width}, at.count, arch.hidden_size);
-  device_.apply(linears.output, {act.attention.row(at.first, query_width), query_width}, {middle, width}, at.count, true,
-                down(act.adapter_down.output, linears.output));
-  auto* normed = scratch.normed.room(rows * width);
-  device_.rms_norm(middle, parameters(layer).post_norm, normed, nullptr, at.count);
-  auto* gate_up = device_.place(act.gate_up, scratch.gate_up, at, 2 * ffn, saving);
-  device_.apply(linears.gate_up, {normed, width}, {gate_up, 2 * ffn}, at.count, false, down(act.adapter_down.gate_up, linears.gate_up));
-  if (!output_wanted && linears.down.adapter_width() == 0) return;
-
-  auto* activated = scratch.activated.room(rows * ffn);
-  device_.swiglu(gate_up, activated, at.count);
-  auto* output = !output_wanted  ? scratch.output.room(rows * width)
-                 : last(layer) ? last_hidden_.row(at.first, width)
-                               : input(layer + 1).row(at.first, width);
-  device_.gather({middle, width}, nullptr, {output, width}, at.count, arch.hidden_size);
-  device_.apply(linears.down, {activated, ffn}, {output, width}, at.count, true, down(act.adapter_down.down, linears.down));
+  const bool reads_output = device_.linears(layer).down.adapter_width() > 0;
+  auto* output = !output_wanted ? (reads_output ? scratch.output.room(size_t(at.count) * width) : nullptr)
+                 : last(layer)  ? last_hidden_.row(at.first, width)
+                                : input(layer + 1).row(at.first, width);
+  transform_rows(device_, layer, at, act.attention.row(at.first, size_t(arch.query_width())), middle,
+                 device_.place(act.gate_up, scratch.gate_up, at, size_t(2) * size_t(arch.intermediate_size), saving), output,
+                 saving ? &act.adapter_down : nullptr, applied_by(device_));
   if (output_wanted && last(layer))
     device_.rms_norm(output, policy_->layout().final_norm, final_normed_.row(at.first, width), final_inverse_.data() + at.first, at.count);
 }

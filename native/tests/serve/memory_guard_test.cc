@@ -5,7 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "model/inference/decode.h"
+#include "backend/inference/decode.h"
 #include "support/checks.h"
 #include "support/cpu.h"
 #include "support/forked_engine.h"

@@ -14,7 +14,7 @@
 #include "support/cpu.h"
 #include "support/logprob.h"
 #include "support/loss_values.h"
-#include "model/inference/decode.h"
+#include "backend/inference/decode.h"
 #include "model/policy.h"
 #include "pass/plan/forest.h"
 #include "train/mini_batch.h"

@@ -3,37 +3,37 @@
 #include <algorithm>
 #include <numeric>
 
-#include "cuda/kernels/products.h"
+#include "pass/layer.h"
 
 namespace longhaul::cuda {
 
-void DeviceExtension::run(const DeviceModel& model, const DeviceCache& cache, std::span<const Feed> feeds, std::span<const DrawRequest> draws,
+void DeviceExtension::run(const Policy& policy, const DeviceCache& cache, std::span<const Feed> feeds, std::span<const DrawRequest> draws,
                           std::span<Drawn> drawn) {
   if (feeds.empty()) return;
-  const Architecture& arch = model.architecture();
+  device_.hold(policy);
+  const Architecture& arch = device_.architecture();
   const size_t width = size_t(arch.hidden_size);
   const int layers = arch.num_hidden_layers;
-  put_rows(model, feeds);
-  gather_rows({model.at(model.layout().embedding), width}, tokens_.data(), {hidden_.room(size_t(rows_) * width), width}, rows_,
-              arch.hidden_size, stream_);
+  put_rows(feeds);
+  device_.gather({device_.embedding(), width}, tokens_.data(), {hidden_.rows(rows_, width), width}, rows_, arch.hidden_size);
   for (int layer = 0; layer < layers; ++layer) {
-    project(model, cache, layer);
+    project(cache, layer);
     if (layer + 1 < layers) {
-      attend_and_transform(model, cache, layer, all_);
+      attend_and_transform(cache, layer, all_);
       continue;
     }
     // After the keys and values of the last layer, only rows with wanted logits matter.
     if (wanted_ == 0) return;
-    gather_rows({hidden_.data(), width}, last_.rows.data(), {kept_.room(size_t(wanted_) * width), width}, wanted_, arch.hidden_size, stream_);
+    device_.gather({hidden_.data(), width}, last_.rows.data(), {kept_.rows(wanted_, width), width}, wanted_, arch.hidden_size);
     hidden_.swap(kept_);
-    attend_and_transform(model, cache, layer, last_);
+    attend_and_transform(cache, layer, last_);
   }
-  model.rms_norm(hidden_.data(), model.layout().final_norm, normed_.room(size_t(wanted_) * width), nullptr, wanted_, stream_);
-  draw(model, draws, drawn);
+  device_.rms_norm(hidden_.data(), device_.layout().final_norm, device_.scratch().normed.rows(wanted_, width), nullptr, wanted_);
+  draw(draws, drawn);
 }
 
 /// Lays out the feeds' rows one feed after another, and what attends to what.
-void DeviceExtension::put_rows(const DeviceModel& model, std::span<const Feed> feeds) {
+void DeviceExtension::put_rows(std::span<const Feed> feeds) {
   std::vector<int32_t> tokens, positions, stores, entries, rows, wanted_rows, wanted_places;
   std::vector<QuerySpan> spans, wanted_spans;
   for (const Feed& feed : feeds) {
@@ -59,7 +59,7 @@ void DeviceExtension::put_rows(const DeviceModel& model, std::span<const Feed> f
   positions_.put(positions, stream_);
   stores_.put(stores, stream_);
   entries_.put(entries, stream_);
-  const int group = model.architecture().queries_per_key_value();
+  const int group = device_.architecture().queries_per_key_value();
   put_queries(all_, spans, rows, positions, group);
   put_queries(last_, wanted_spans, wanted_rows, wanted_places, group);
 }
@@ -78,29 +78,17 @@ void DeviceExtension::put_queries(Queries& queries, const std::vector<QuerySpan>
 }
 
 /// Computes queries, keys and values of a layer; keys and values go to the cache.
-void DeviceExtension::project(const DeviceModel& model, const DeviceCache& cache, int layer) {
-  const Architecture& arch = model.architecture();
-  const LayerParameters& parameters = model.layout().layers[size_t(layer)];
-  const DeviceLinear& linear = model.linears(layer).qkv;
-  const size_t width = size_t(arch.hidden_size), ld = size_t(arch.qkv_width()), rows = size_t(rows_);
-  const float eps = float(arch.rms_norm_eps);
-  float* normed = normed_.room(rows * width);
-  model.rms_norm(hidden_.data(), parameters.input_norm, normed, nullptr, rows_, stream_);
-  float* qkv = qkv_.room(rows * ld);
-  apply(linear, {normed, width}, {qkv, ld}, rows_, false, adapter_.room(rows * size_t(linear.adapter_width())), stream_);
-  head_norm_rope({model.heads(qkv, parameters.query_norm, positions_.data(), rows_, arch.num_attention_heads), eps, nullptr, 0, nullptr, 0},
-                 stream_);
-  head_norm_rope({model.heads(qkv + arch.query_width(), parameters.key_norm, positions_.data(), rows_, arch.num_key_value_heads), eps, nullptr,
-                  0, nullptr, 0},
-                 stream_);
+void DeviceExtension::project(const DeviceCache& cache, int layer) {
+  const Architecture& arch = device_.architecture();
+  const size_t ld = size_t(arch.qkv_width());
+  float* qkv = qkv_.rows(rows_, ld);
+  project_rows(device_, layer, {0, rows_}, hidden_.data(), qkv, nullptr, applied_by(device_));
+  rotate_rows(device_, layer, qkv, positions_.data(), rows_, nullptr, nullptr);
   store_keys_values({cache.blocks(), layer, qkv, ld, rows_, stores_.data(), arch.num_attention_heads}, stream_);
 }
 
-void DeviceExtension::attend_and_transform(const DeviceModel& model, const DeviceCache& cache, int layer, Queries& queries) {
-  const Architecture& arch = model.architecture();
-  const DeviceLinears& linears = model.linears(layer);
-  const size_t width = size_t(arch.hidden_size), ffn = size_t(arch.intermediate_size), query_width = size_t(arch.query_width()),
-               count = size_t(queries.count);
+void DeviceExtension::attend_and_transform(const DeviceCache& cache, int layer, Queries& queries) {
+  const Architecture& arch = device_.architecture();
   Attention attend{};
   attend.qkv = qkv_.data();
   attend.ld_qkv = size_t(arch.qkv_width());
@@ -113,29 +101,20 @@ void DeviceExtension::attend_and_transform(const DeviceModel& model, const Devic
   attend.heads = arch.num_attention_heads;
   attend.kv_heads = arch.num_key_value_heads;
   attend.head_dim = arch.head_dim;
-  attend.out = attention_.room(count * query_width);
+  attend.out = attention_.rows(queries.count, size_t(arch.query_width()));
   attention(attend, stream_);
-  const auto adapter = [&](const DeviceLinear& linear) { return adapter_.room(count * size_t(linear.adapter_width())); };
-  float *hidden = hidden_.data(), *normed = normed_.room(count * width), *gate_up = gate_up_.room(count * 2 * ffn),
-        *activated = activated_.room(count * ffn);
-  apply(linears.output, {attention_.data(), query_width}, {hidden, width}, queries.count, true, adapter(linears.output), stream_);
-  model.rms_norm(hidden, model.layout().layers[size_t(layer)].post_norm, normed, nullptr, queries.count, stream_);
-  apply(linears.gate_up, {normed, width}, {gate_up, 2 * ffn}, queries.count, false, adapter(linears.gate_up), stream_);
-  swiglu(gate_up, activated, queries.count, arch.intermediate_size, stream_);
-  apply(linears.down, {activated, ffn}, {hidden, width}, queries.count, true, adapter(linears.down), stream_);
+  float *hidden = hidden_.data(), *gate_up = device_.scratch().gate_up.rows(queries.count, size_t(2) * size_t(arch.intermediate_size));
+  transform_rows(device_, layer, {0, queries.count}, attention_.data(), hidden, gate_up, hidden, nullptr, applied_by(device_));
 }
 
-void DeviceExtension::draw(const DeviceModel& model, std::span<const DrawRequest> draws, std::span<Drawn> drawn) {
-  const Architecture& arch = model.architecture();
-  const ParameterRange& head = model.layout().head;
+void DeviceExtension::draw(std::span<const DrawRequest> draws, std::span<Drawn> drawn) {
+  const Architecture& arch = device_.architecture();
   const size_t width = size_t(arch.hidden_size), vocab = size_t(arch.vocab_size);
   const int most = most_logit_rows(arch.vocab_size);
   for (int first = 0; first < wanted_; first += most) {
     const int rows = std::min(most, wanted_ - first);
     float* logits = logits_.room(size_t(rows) * vocab);
-    product({ProductLayout::forward, normed_.data() + size_t(first) * width, width, model.at(head), width, logits, vocab, rows, arch.vocab_size,
-             arch.hidden_size, false},
-            stream_);
+    device_.logits(device_.scratch().normed.row(first, width), logits, rows);
     std::vector<RowDraw> row_draws;
     for (const DrawRequest& request : draws.subspan(size_t(first), size_t(rows)))
       row_draws.push_back({1.0f / request.temperature, request.uniform});

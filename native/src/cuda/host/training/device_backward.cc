@@ -17,7 +17,7 @@ void DeviceTraining::prepare_backward(const PassRange& pass) {
 
 void DeviceTraining::drop_backward() {
   for (Buffer<float>* buffer :
-       {&inverse_, &d_hidden_, &d_scattered_, &d_activated_, &d_gate_up_, &d_normed_, &d_attention_, &d_qkv_, &d_down_, &pulls_})
+       {&inverse_, &d_hidden_, &d_scattered_, &d_activated_, &d_gate_up_, &d_normed_, &d_attention_, &d_qkv_, &pulls_})
     *buffer = {};
   d_keys_values_.clear();
 }
@@ -92,20 +92,20 @@ void DeviceTraining::transform_backward(const PassRange& pass, int layer) {
   }
   float *d_hidden = d_hidden_.data(), *activated = device_.scratch().activated.room(rows * size_t(ffn)), *d_activated = d_activated_.room(rows * size_t(ffn)),
         *d_gate_up = d_gate_up_.room(rows * 2 * size_t(ffn));
-  const auto d_down = [&](const DeviceLinear& linear) { return d_down_.room(rows * size_t(linear.adapter_width())); };
+  const auto d_down = [&](const DeviceLinear& linear) { return device_.scratch().adapter_down.room(rows * size_t(linear.adapter_width())); };
 
   swiglu(act.gate_up.data(), activated, count, ffn, stream_);
   apply_backward(linears.down, {d_hidden, width}, d_activated, count, d_down(linears.down), stream_);
-  linear_gradients(pieces, linears.down, {d_hidden, width}, {activated, size_t(ffn)}, act.adapter_down.down.data(), d_down_.data());
+  linear_gradients(pieces, linears.down, {d_hidden, width}, {activated, size_t(ffn)}, act.adapter_down.down.data(), device_.scratch().adapter_down.data());
   swiglu_backward(act.gate_up.data(), d_activated, d_gate_up, count, ffn, stream_);
 
   device_.rms_norm(act.middle.data(), parameters(layer).post_norm, normed, inverse, count);
   apply_backward(linears.gate_up, {d_gate_up, size_t(2) * size_t(ffn)}, d_normed, count, d_down(linears.gate_up), stream_);
-  linear_gradients(pieces, linears.gate_up, {d_gate_up, size_t(2) * size_t(ffn)}, {normed, width}, act.adapter_down.gate_up.data(), d_down_.data());
+  linear_gradients(pieces, linears.gate_up, {d_gate_up, size_t(2) * size_t(ffn)}, {normed, width}, act.adapter_down.gate_up.data(), device_.scratch().adapter_down.data());
   norm_backward(pieces, act.middle.data(), parameters(layer).post_norm, inverse, d_normed, d_hidden);
 
   apply_backward(linears.output, {d_hidden, width}, d_attention_.room(rows * query_width), count, d_down(linears.output), stream_);
-  linear_gradients(pieces, linears.output, {d_hidden, width}, {act.attention.data(), query_width}, act.adapter_down.output.data(), d_down_.data());
+  linear_gradients(pieces, linears.output, {d_hidden, width}, {act.attention.data(), query_width}, act.adapter_down.output.data(), device_.scratch().adapter_down.data());
 }
 
 /// Gradients of queries, keys and values.
@@ -168,7 +168,7 @@ void DeviceTraining::project_backward(const PassRange& pass, int layer) {
                   gradients_ + parameters.qkv_bias.offset, int(ld), stream_);
   }
 
-  float *normed = device_.scratch().normed.room(rows * width), *inverse = inverse_.room(rows), *d_down = d_down_.room(rows * size_t(linear.adapter_width()));
+  float *normed = device_.scratch().normed.room(rows * width), *inverse = inverse_.room(rows), *d_down = device_.scratch().adapter_down.room(rows * size_t(linear.adapter_width()));
   device_.rms_norm(input(layer).data(), parameters.input_norm, normed, inverse, pass.rows);
   // Nothing that is trained lies below the first layer's adapters.
   float* d_normed = layer == 0 && frozen() ? nullptr : d_normed_.room(rows * width);

@@ -3,9 +3,10 @@
 
 #include <vector>
 
-#include "cuda/host/training/cuda_device.h"
+#include "cuda/host/cuda_device.h"
 #include "cuda/host/training/device_optimizer.h"
 #include "cuda/host/training/gradient_check.h"
+#include "pass/forest_pass.h"
 
 extern template class longhaul::ForestPass<longhaul::cuda::CudaDevice>;
 
@@ -46,7 +47,7 @@ class DeviceTraining final : public ForestPass<CudaDevice> {
 
   DevicePolicies& policies_;
   Stream stream_;
-  Buffer<float> inverse_, d_hidden_, d_scattered_, d_activated_, d_gate_up_, d_normed_, d_attention_, d_qkv_, d_down_, pulls_, blocks_, d_embedding_;
+  Buffer<float> inverse_, d_hidden_, d_scattered_, d_activated_, d_gate_up_, d_normed_, d_attention_, d_qkv_, pulls_, blocks_, d_embedding_;
   std::vector<Buffer<float>> d_keys_values_;  // as keys_values_
   DeviceOptimizer optimizer_;
   GradientCheck check_;

@@ -1,10 +1,11 @@
-#include "model/inference/extension.h"
+#include "backend/inference/extension.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "model/inference/workspace.h"
+#include "backend/inference/workspace.h"
+#include "pass/layer.h"
 
 namespace longhaul {
 
@@ -22,15 +23,11 @@ int attention_rows(int longest, int queries_per_key_value) {
 }  // namespace
 
 Extension::Extension(const Policy& policy, KvCache& cache, ExtensionRows rows, ThreadPool& pool)
-    : weights_(policy.weights()),
-      architecture_(policy.architecture()),
-      op_(ops::table()),
-      cache_(cache),
-      rows_(std::move(rows)),
-      pool_(pool) {
+    : pool_(pool), device_(pool), architecture_(policy.architecture()), cache_(cache), rows_(std::move(rows)) {
+  device_.hold(policy);
+  device_.start();
   hidden_ = workspace().hidden.scratch(size_t(rows_.size()) * architecture_.hidden_size);
   qkv_ = workspace().qkv.scratch(size_t(rows_.size()) * architecture_.qkv_width());
-  for (int layer = 0; layer < architecture_.num_hidden_layers; ++layer) linears_.push_back(linears(policy, layer));
 }
 
 bool Extension::better_by_columns() const {
@@ -46,7 +43,7 @@ void Extension::multiply(const ops::Panels& weights, const float* x, float* y, i
   // Units are small, so that the weights of one unit stay in a core's cache while all rows pass by.
   const int panels = ops::panel_count(weights.columns), unit = std::clamp(panels / (4 * pool_.threads()), 1, 4);
   each_unit(panels, unit, [&](int first, int count) {
-    op_.matmul_panels(x, size_t(weights.depth), weights, first, first + count, y, size_t(weights.columns), rows, accumulate);
+    device_.op().matmul_panels(x, size_t(weights.depth), weights, first, first + count, y, size_t(weights.columns), rows, accumulate);
   });
 }
 
@@ -74,34 +71,35 @@ void Extension::run_by_columns(float* logits) {
   const size_t width = size_t(architecture_.hidden_size), ffn = size_t(architecture_.intermediate_size),
                query_width = size_t(architecture_.query_width()), qkv_width = size_t(architecture_.qkv_width());
   Workspace& space = workspace();
-  float* normed = space.normed.scratch(size_t(all) * width);
+  CpuScratch& scratch = CpuDevice::scratch();
+  float* normed = scratch.normed.room(size_t(all) * width);
   float* attention = space.attention.scratch(size_t(all) * query_width);
-  float* gate_up = space.gate_up.scratch(size_t(all) * 2 * ffn);
-  float* activated = space.activated.scratch(size_t(all) * ffn);
+  float* gate_up = scratch.gate_up.room(size_t(all) * 2 * ffn);
+  float* activated = scratch.activated.room(size_t(all) * ffn);
   // (Adapters are small, so each thread computes them for its rows. Their sizes are the same in all layers.)
-  float* qkv_adapter = adapter_space(space.qkv_adapter, linears_[0].qkv, all);
-  float* output_adapter = adapter_space(space.output_adapter, linears_[0].output, all);
-  float* gate_up_adapter = adapter_space(space.gate_up_adapter, linears_[0].gate_up, all);
-  float* down_adapter = adapter_space(space.down_adapter, linears_[0].down, all);
+  float* qkv_adapter = adapter_space(space.qkv_adapter, device_.linears(0).qkv, all);
+  float* output_adapter = adapter_space(space.output_adapter, device_.linears(0).output, all);
+  float* gate_up_adapter = adapter_space(space.gate_up_adapter, device_.linears(0).gate_up, all);
+  float* down_adapter = adapter_space(space.down_adapter, device_.linears(0).down, all);
   const auto of = [](const Linear& linear, float* adapter, int row) { return adapter + size_t(row) * linear.adapter_width(); };
 
   for (int layer = 0; layer < layers; ++layer) {
-    const LayerParameters& parameters = weights_.layout().layers[layer];
-    const LayerLinears& linear = linears_[layer];
+    const LayerParameters& parameters = device_.layout().layers[size_t(layer)];
+    const LayerLinears& linear = device_.linears(layer);
     each_unit(rows_.size(), [&](int first, int count) {
       if (layer == 0) {
         embed(first, count);
       } else {
-        const Linear& below = linears_[layer - 1].down;
-        finish(op_, below, of(below, down_adapter, first), hidden(first), width, count);
+        const Linear& below = device_.linears(layer - 1).down;
+        finish(device_.op(), below, of(below, down_adapter, first), hidden(first), width, count);
       }
       float* x = normed + size_t(first) * width;
-      normalize(parameters.input_norm, first, count, x);
-      adapt_down(op_, linear.qkv, x, width, count, of(linear.qkv, qkv_adapter, first));
+      device_.rms_norm(hidden(first), parameters.input_norm, x, nullptr, count);
+      adapt_down(device_.op(), linear.qkv, x, width, count, of(linear.qkv, qkv_adapter, first));
     });
     multiply(*linear.qkv.panels, normed, qkv(0), rows_.size(), false);
     each_unit(rows_.size(), [&](int first, int count) {
-      finish(op_, linear.qkv, of(linear.qkv, qkv_adapter, first), qkv(first), qkv_width, count);
+      finish(device_.op(), linear.qkv, of(linear.qkv, qkv_adapter, first), qkv(first), qkv_width, count);
       rotate_and_store(layer, first, count);
     });
     if (layer + 1 == layers) keep_wanted();
@@ -111,61 +109,46 @@ void Extension::run_by_columns(float* logits) {
     each_unit(rows, std::min(together, unit_rows(rows, pool_.threads())), [&](int first, int count) {
       float* x = attention + size_t(first) * query_width;
       attend(layer, first, count, x);
-      adapt_down(op_, linear.output, x, query_width, count, of(linear.output, output_adapter, first));
+      adapt_down(device_.op(), linear.output, x, query_width, count, of(linear.output, output_adapter, first));
     });
     multiply(*linear.output.panels, attention, hidden(0), rows, true);
     each_unit(rows, [&](int first, int count) {
-      finish(op_, linear.output, of(linear.output, output_adapter, first), hidden(first), width, count);
+      finish(device_.op(), linear.output, of(linear.output, output_adapter, first), hidden(first), width, count);
       float* x = normed + size_t(first) * width;
-      normalize(parameters.post_norm, first, count, x);
-      adapt_down(op_, linear.gate_up, x, width, count, of(linear.gate_up, gate_up_adapter, first));
+      device_.rms_norm(hidden(first), parameters.post_norm, x, nullptr, count);
+      adapt_down(device_.op(), linear.gate_up, x, width, count, of(linear.gate_up, gate_up_adapter, first));
     });
     multiply(*linear.gate_up.panels, normed, gate_up, rows, false);
     each_unit(rows, [&](int first, int count) {
       float *x = gate_up + size_t(first) * 2 * ffn, *y = activated + size_t(first) * ffn;
-      finish(op_, linear.gate_up, of(linear.gate_up, gate_up_adapter, first), x, 2 * ffn, count);
-      op_.swiglu(x, y, count, int(ffn));
-      adapt_down(op_, linear.down, y, ffn, count, of(linear.down, down_adapter, first));
+      finish(device_.op(), linear.gate_up, of(linear.gate_up, gate_up_adapter, first), x, 2 * ffn, count);
+      device_.op().swiglu(x, y, count, int(ffn));
+      adapt_down(device_.op(), linear.down, y, ffn, count, of(linear.down, down_adapter, first));
     });
     multiply(*linear.down.panels, activated, hidden(0), rows, true);
   }
-  const Linear& last = linears_[layers - 1].down;
+  const Linear& last = device_.linears(layers - 1).down;
   each_unit(int(rows_.wanted.size()), [&](int first, int count) {
     for (int i = first; i < first + count; ++i) {
       const int row = rows_.wanted[i];
-      finish(op_, last, of(last, down_adapter, row), hidden(row), width, 1);
-      normalize(weights_.layout().final_norm, row, 1, normed + size_t(i) * width);
+      finish(device_.op(), last, of(last, down_adapter, row), hidden(row), width, 1);
+      device_.rms_norm(hidden(row), device_.layout().final_norm, normed + size_t(i) * width, nullptr, 1);
     }
   });
-  multiply(weights_.forward_panels().head, normed, logits, int(rows_.wanted.size()), false);
+  multiply(device_.weights().forward_panels().head, normed, logits, int(rows_.wanted.size()), false);
 }
 
 void Extension::embed(int first, int count) {
-  const float* table = weights_.at(weights_.layout().embedding);
   const size_t width = size_t(architecture_.hidden_size);
-  for (int i = first; i < first + count; ++i)
-    std::memcpy(hidden(i), table + size_t(rows_.tokens[i]) * width, width * sizeof(float));
-}
-
-void Extension::normalize(const ParameterRange& norm, int first, int count, float* normed) {
-  op_.rms_norm(hidden(first), weights_.at(norm), float(architecture_.rms_norm_eps), normed, nullptr, count,
-               architecture_.hidden_size);
+  device_.gather({device_.embedding(), width}, rows_.tokens.data() + first, {hidden(first), width}, count, architecture_.hidden_size);
 }
 
 void Extension::rotate_and_store(int layer, int first, int count) {
-  const LayerParameters& parameters = weights_.layout().layers[layer];
-  const int heads = architecture_.num_attention_heads, kv_heads = architecture_.num_key_value_heads,
-            head_dim = architecture_.head_dim;
-  const size_t ld = size_t(architecture_.qkv_width());
   const int32_t* positions = rows_.positions.data() + first;
-  const auto rotate = [&](float* x, const ParameterRange& norm, int of_heads) {
-    op_.head_norm_rope(x, ld, norm.empty() ? nullptr : weights_.at(norm), float(architecture_.rms_norm_eps), positions,
-                       weights_.rope().cos(), weights_.rope().sin(), nullptr, 0, nullptr, 0, count, of_heads, head_dim);
-  };
-  rotate(qkv(first), parameters.query_norm, heads);
-  rotate(qkv(first) + architecture_.query_width(), parameters.key_norm, kv_heads);
-  op_.store_keys_values(qkv(first), ld, count, positions, rows_.block_tables.data() + first, cache_.keys(0, layer, 0),
-                        cache_.block_stride(), cache_.head_stride(), heads, kv_heads, head_dim);
+  rotate_rows(device_, layer, qkv(first), positions, count, nullptr, nullptr);
+  device_.op().store_keys_values(qkv(first), size_t(architecture_.qkv_width()), count, positions, rows_.block_tables.data() + first,
+                                 cache_.keys(0, layer, 0), cache_.block_stride(), cache_.head_stride(), architecture_.num_attention_heads,
+                                 architecture_.num_key_value_heads, architecture_.head_dim);
 }
 
 void Extension::attend(int layer, int first, int count, float* out) {
@@ -182,39 +165,23 @@ void Extension::attend(int layer, int first, int count, float* out) {
   args.kv_heads = architecture_.num_key_value_heads;
   args.head_dim = architecture_.head_dim;
   args.out = out;
-  op_.paged_attention(args);
+  device_.op().paged_attention(args);
 }
 
 /// Computes queries, keys and values of a layer; keys and values go to the cache.
 void Extension::project(int layer, int first, int count) {
-  const Linear& linear = linears_[layer].qkv;
-  float* normed = workspace().normed.scratch(size_t(count) * architecture_.hidden_size);
-  normalize(weights_.layout().layers[layer].input_norm, first, count, normed);
-  apply(op_, linear, normed, size_t(linear.inputs()), qkv(first), size_t(linear.outputs()), count, false,
-        adapter_space(workspace().qkv_adapter, linear, count));
+  project_rows(device_, layer, {first, count}, hidden(first), qkv(first), nullptr, applied_by(device_));
   rotate_and_store(layer, first, count);
 }
 
 void Extension::attend_and_transform(int layer, int first, int count) {
-  const LayerLinears& linear = linears_[layer];
-  const size_t width = size_t(architecture_.hidden_size), ffn = size_t(architecture_.intermediate_size),
-               query_width = size_t(architecture_.query_width());
-  Workspace& space = workspace();
-  float* attention = space.attention.scratch(size_t(count) * query_width);
+  const size_t query_width = size_t(architecture_.query_width());
+  float* attention = workspace().attention.scratch(size_t(count) * query_width);
   const int together = attention_rows(rows_.longest, architecture_.queries_per_key_value());
   for (int i = 0; i < count; i += together)
     attend(layer, first + i, std::min(together, count - i), attention + size_t(i) * query_width);
-  apply(op_, linear.output, attention, query_width, hidden(first), width, count, true,
-        adapter_space(space.output_adapter, linear.output, count));
-  float* normed = space.normed.scratch(size_t(count) * width);
-  float* gate_up = space.gate_up.scratch(size_t(count) * 2 * ffn);
-  float* activated = space.activated.scratch(size_t(count) * ffn);
-  normalize(weights_.layout().layers[layer].post_norm, first, count, normed);
-  apply(op_, linear.gate_up, normed, width, gate_up, 2 * ffn, count, false,
-        adapter_space(space.gate_up_adapter, linear.gate_up, count));
-  op_.swiglu(gate_up, activated, count, int(ffn));
-  apply(op_, linear.down, activated, ffn, hidden(first), width, count, true,
-        adapter_space(space.down_adapter, linear.down, count));
+  float* gate_up = CpuDevice::scratch().gate_up.room(size_t(count) * 2 * size_t(architecture_.intermediate_size));
+  transform_rows(device_, layer, {first, count}, attention, hidden(first), gate_up, hidden(first), nullptr, applied_by(device_));
 }
 
 void Extension::keep_wanted() {
@@ -239,10 +206,10 @@ void Extension::keep_wanted() {
 
 void Extension::head(int first, int count, float* logits) {
   const size_t width = size_t(architecture_.hidden_size), vocab = size_t(architecture_.vocab_size);
-  float* normed = workspace().normed.scratch(size_t(count) * width);
+  float* normed = CpuDevice::scratch().normed.room(size_t(count) * width);
   for (int i = 0; i < count; ++i)
-    normalize(weights_.layout().final_norm, rows_.wanted[first + i], 1, normed + size_t(i) * width);
-  op_.matmul(normed, width, weights_.forward_panels().head, logits + size_t(first) * vocab, vocab, count, false);
+    device_.rms_norm(hidden(rows_.wanted[size_t(first + i)]), device_.layout().final_norm, normed + size_t(i) * width, nullptr, 1);
+  device_.logits(normed, logits + size_t(first) * vocab, count);
 }
 
 }  // namespace longhaul

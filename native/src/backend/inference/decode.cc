@@ -1,4 +1,4 @@
-#include "model/inference/decode.h"
+#include "backend/inference/decode.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "model/inference/extension.h"
+#include "backend/inference/extension.h"
 
 namespace longhaul {
 
@@ -72,7 +72,6 @@ void KvCache::copy_block(int from, int to) {
 void extend(const Policy& policy, KvCache& cache, std::span<const Feed> feeds, float* logits, ThreadPool& pool, Split split) {
   validate(feeds, policy.architecture(), cache.block_capacity());
   if (feeds.empty()) return;
-  policy.pack_forward(&pool);
   Extension extension(policy, cache, lay_out(feeds), pool);
   if (split == Split::by_columns || (split == Split::as_fits && extension.better_by_columns())) {
     extension.run_by_columns(logits);

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "model/inference/extension.h"
-#include "model/inference/workspace.h"
+#include "backend/inference/extension.h"
+#include "backend/inference/workspace.h"
+#include "pass/layer.h"
 
 namespace longhaul {
 
@@ -58,6 +59,19 @@ class Extension::Attendance {
   std::vector<const float*> chunks_;
 };
 
+/// Applies a linear layer panel by panel; after each panel, rows of the other half attend.
+auto Extension::beside(Attendance& others) {
+  return [&](const Linear& linear, Matrix<const float> x, Matrix<float> y, int rows, bool accumulate, float* down) {
+    const size_t inputs = size_t(linear.inputs());
+    for (int panel = 0; panel < ops::panel_count(linear.outputs()); ++panel) {
+      device_.op().matmul_fetching(x.data, x.ld, *linear.panels, panel, panel + 1, y.data, y.ld, rows, accumulate, others.wanted(inputs));
+      others.after(inputs);
+    }
+    adapt_down(device_.op(), linear, x.data, x.ld, rows, down);
+    finish(device_.op(), linear, down, y.data, y.ld, rows);
+  };
+}
+
 namespace {
 
 /// Rows of the largest kernel. The number of rows in one of the two halves is a multiple of this.
@@ -105,12 +119,12 @@ void Extension::run_in_turns(float* logits) {
     embed(first, count);
     Attendance nobody(*this, 0, {first, 0}, 1, nullptr);
     project_beside(0, front, nobody);
-    Attendance first_of_all(*this, 0, front, steps(linears_[0].qkv), attention);
+    Attendance first_of_all(*this, 0, front, steps(device_.linears(0).qkv), attention);
     project_beside(0, back, first_of_all);
     first_of_all.finish();
     for (int layer = 0; layer < layers; ++layer) {
       const bool more = layer + 1 < layers;
-      const size_t work = steps(linears_[size_t(layer)]) + (more ? steps(linears_[size_t(layer) + 1].qkv) : 0);
+      const size_t work = steps(device_.linears(layer)) + (more ? steps(device_.linears(layer + 1).qkv) : 0);
       Attendance behind(*this, layer, back, work, back_attention);
       transform_beside(layer, front, attention, behind);
       behind.finish();
@@ -123,41 +137,13 @@ void Extension::run_in_turns(float* logits) {
 }
 
 void Extension::transform_beside(int layer, Half half, const float* attention, Attendance& others) {
-  const LayerLinears& linear = linears_[size_t(layer)];
-  const size_t rows = size_t(half.count), width = size_t(architecture_.hidden_size), ffn = size_t(architecture_.intermediate_size);
-  Workspace& space = workspace();
-  multiply_beside(linear.output, attention, hidden(half.first), half.count, true,
-                  adapter_space(space.output_adapter, linear.output, half.count), others);
-  float* normed = space.normed.scratch(rows * width);
-  float* gate_up = space.gate_up.scratch(rows * 2 * ffn);
-  float* activated = space.activated.scratch(rows * ffn);
-  normalize(weights_.layout().layers[size_t(layer)].post_norm, half.first, half.count, normed);
-  multiply_beside(linear.gate_up, normed, gate_up, half.count, false,
-                  adapter_space(space.gate_up_adapter, linear.gate_up, half.count), others);
-  op_.swiglu(gate_up, activated, half.count, int(ffn));
-  multiply_beside(linear.down, activated, hidden(half.first), half.count, true,
-                  adapter_space(space.down_adapter, linear.down, half.count), others);
+  float* gate_up = CpuDevice::scratch().gate_up.room(size_t(half.count) * 2 * size_t(architecture_.intermediate_size));
+  transform_rows(device_, layer, {half.first, half.count}, attention, hidden(half.first), gate_up, hidden(half.first), nullptr, beside(others));
   if (layer + 1 < architecture_.num_hidden_layers) project_beside(layer + 1, half, others);
 }
 
 void Extension::project_beside(int layer, Half half, Attendance& others) {
-  const Linear& linear = linears_[size_t(layer)].qkv;
-  float* normed = workspace().normed.scratch(size_t(half.count) * size_t(architecture_.hidden_size));
-  normalize(weights_.layout().layers[size_t(layer)].input_norm, half.first, half.count, normed);
-  multiply_beside(linear, normed, qkv(half.first), half.count, false,
-                  adapter_space(workspace().qkv_adapter, linear, half.count), others);
-}
-
-/// `apply`, panel by panel; after each panel, rows of the other half attend.
-void Extension::multiply_beside(const Linear& linear, const float* x, float* y, int rows, bool accumulate, float* adapter,
-                                Attendance& others) {
-  const size_t inputs = size_t(linear.inputs()), outputs = size_t(linear.outputs());
-  for (int panel = 0; panel < ops::panel_count(linear.outputs()); ++panel) {
-    op_.matmul_fetching(x, inputs, *linear.panels, panel, panel + 1, y, outputs, rows, accumulate, others.wanted(inputs));
-    others.after(inputs);
-  }
-  adapt_down(op_, linear, x, inputs, rows, adapter);
-  finish(op_, linear, adapter, y, outputs, rows);
+  project_rows(device_, layer, {half.first, half.count}, hidden(half.first), qkv(half.first), nullptr, beside(others));
 }
 
 }  // namespace longhaul

@@ -6,9 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/thread_pool.h"
-#include "model/inference/decode.h"
-#include "model/linear.h"
+#include "backend/cpu_device.h"
+#include "backend/inference/decode.h"
 
 namespace longhaul {
 
@@ -64,7 +63,6 @@ class Extension {
 
   // Stages of the computation for rows [first, first + count).
   void embed(int first, int count);
-  void normalize(const ParameterRange& norm, int first, int count, float* normed);
   void rotate_and_store(int layer, int first, int count);
   void attend(int layer, int first, int count, float* out);
   void project(int layer, int first, int count);
@@ -77,22 +75,19 @@ class Extension {
     int end() const { return first + count; }
   };
   class Attendance;
+  auto beside(Attendance& others);
   /// Computes, from a half's attention, its queries, keys and values in the next layer, while the other half attends.
   void transform_beside(int layer, Half half, const float* attention, Attendance& others);
-  void multiply_beside(const Linear& linear, const float* x, float* y, int rows, bool accumulate, float* adapter,
-                       Attendance& others);
   void project_beside(int layer, Half half, Attendance& others);
 
   /// Keeps only the rows with wanted logits and moves them to the front, in their order.
   void keep_wanted();
 
-  const Weights& weights_;
+  ThreadPool& pool_;
+  CpuDevice device_;
   const Architecture& architecture_;
-  const ops::Table& op_;
   KvCache& cache_;
   ExtensionRows rows_;
-  ThreadPool& pool_;
-  std::vector<LayerLinears> linears_;
   float* hidden_;
   float* qkv_;
 };

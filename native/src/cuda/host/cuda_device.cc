@@ -1,4 +1,4 @@
-#include "cuda/host/training/cuda_device.h"
+#include "cuda/host/cuda_device.h"
 
 #include "cuda/kernels/head.h"
 #include "cuda/kernels/products.h"
@@ -12,7 +12,7 @@ std::span<const float> CudaDevice::read(const Buffer<float>& from, size_t n) {
 }
 
 void CudaDevice::logits(const float* x, float* y, int rows) const {
-  const ParameterRange& head = model_->layout().head;
+  const ParameterRange& head = layout().head;
   const size_t width = size_t(head.columns);
   product({ProductLayout::forward, x, width, model_->at(head), width, y, size_t(head.rows), rows, head.rows, head.columns, false}, stream_);
 }
@@ -32,14 +32,14 @@ void CudaDevice::softmax_gradient(float* logits, int rows, float inverse_tempera
 }
 
 void CudaDevice::logits_backward(const float* d_logits, float* dx, int rows) const {
-  const ParameterRange& head = model_->layout().head;
+  const ParameterRange& head = layout().head;
   const size_t width = size_t(head.columns);
   product({ProductLayout::backward, d_logits, size_t(head.rows), model_->at(head), width, dx, width, rows, head.columns, head.rows, false},
           stream_);
 }
 
 void CudaDevice::add_head_gradient(const float* d_logits, ConstRows x, int rows, float* gradients) const {
-  const ParameterRange& head = model_->layout().head;
+  const ParameterRange& head = layout().head;
   product({ProductLayout::gradient, d_logits, size_t(head.rows), x.data, x.ld, gradients + head.offset, x.ld, head.rows, head.columns, rows, true},
           stream_);
 }

@@ -1,4 +1,4 @@
-#include "cuda/host/training/device_forest.h"
+#include "cuda/host/device_forest.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,5 +1,5 @@
-// Working memory of one thread in a call of `extend`, or of all threads if they share the work by columns. It is kept between calls: a
-// decode step is too short to map fresh pages.
+// Working memory of one thread in a call of `extend`, or of all threads if they share the work by columns, beside CpuScratch. It is kept
+// between calls: a decode step is too short to map fresh pages.
 #pragma once
 
 #include "base/aligned_buffer.h"
@@ -8,7 +8,7 @@
 namespace longhaul {
 
 struct Workspace {
-  AlignedBuffer hidden, qkv, normed, attention, gate_up, activated, qkv_adapter, output_adapter, gate_up_adapter, down_adapter;
+  AlignedBuffer hidden, qkv, attention, qkv_adapter, output_adapter, gate_up_adapter, down_adapter;
 };
 
 inline Workspace& workspace() {

@@ -4,9 +4,11 @@
 #include <span>
 #include <vector>
 
-#include "cuda/host/training/device_forest.h"
+#include "cuda/host/device_forest.h"
 #include "cuda/host/device_model.h"
-#include "pass/forest_pass.h"
+#include "pass/activations.h"
+#include "pass/plan/pass_plan.h"
+#include "pass/rows.h"
 
 namespace longhaul::cuda {
 
@@ -45,8 +47,10 @@ class CudaDevice {
   void start() {}
   void drop_scratch() { scratch_ = {}; }
 
+  const Architecture& architecture() const { return model_->architecture(); }
+  const ParameterLayout& layout() const { return model_->layout(); }
   const DeviceModel& model() const { return *model_; }
-  const float* embedding() const { return model_->at(model_->layout().embedding); }
+  const float* embedding() const { return model_->at(layout().embedding); }
   const DeviceLinears& linears(int layer) const { return model_->linears(layer); }
 
   float* zeros(Buffer<float>& buffer, size_t n) { return buffer.zeros(n, stream_); }
@@ -94,8 +98,6 @@ class CudaDevice {
   void add_head_gradient(const float* d_logits, ConstRows x, int rows, float* gradients) const;
 
  private:
-  const Architecture& architecture() const { return model_->architecture(); }
-
   DevicePolicies& policies_;
   Stream stream_;
   DeviceModel* model_ = nullptr;
