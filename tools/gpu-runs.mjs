@@ -79,7 +79,10 @@ async function withStack(stack, device, use) {
   const environment = { ...ownEnvironment(), LONGHAUL_ENGINE: stack.engine, LONGHAUL_DEVICE: device };
   const up = spawn(
     process.execPath,
-    [join(repository, 'bin/longhaul'), 'up', '--folder', stack.folder, '--json'],
+    [
+      ...[join(repository, 'bin/longhaul'), 'up', '--folder', stack.folder, '--json', '--environments'],
+      `'${process.execPath}' '${join(repository, 'dist/environments/server/main.js')}'`,
+    ],
     {
       ...{ cwd: repository, env: environment, stdio: ['ignore', 'pipe', 'pipe'] },
     },

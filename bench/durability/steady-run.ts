@@ -34,7 +34,7 @@ export async function steadyRun(folder: string, { name, steps }: SteadyRun): Pro
   const tiny = await readSpecFile(join(repository, 'presets/tiny.yaml'));
   return {
     ...tiny,
-    ...{ name, project: 'bench', data, environments: tiny.environments.slice(0, 1) },
+    ...{ name, project: 'bench', data, environments: [{ env_key: 'tracker' }] },
     warm_start: [
       {
         ...{ name: 'answers', demonstrations: 'answers', updates: 100, mini_batches_per_step: 100 },

@@ -1,5 +1,7 @@
 // Writes the records of a long run for measuring the report, with the same writers as a real run. Its episodes are calls of the built-in
 // apps' teacher with real results, and some of them are made to fail. Its metrics are invented.
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatasetCache } from '../../src/data/dataset-cache.js';
 import { summarise } from '../../src/activities/evaluation/suite-evaluation.js';
@@ -14,6 +16,10 @@ import type { SuiteRecord } from '../../src/spec/records/evaluation-records.js';
 import type { EpisodeRecord } from '../../src/spec/records/episode.js';
 import type { GrpoPlan } from '../../src/spec/records/plan.js';
 import type { SamplingPlan } from '../../src/spec/records/parts.js';
+import { servedAt } from '../../src/cli/train/example-server.js';
+import { generateDemonstrations } from '../../src/environments/apps/generate.js';
+import { builtInApps, builtInFaults, listsOf } from '../../src/environments/server/built-in-apps.js';
+import { createEnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { readSpecFile } from '../../src/spec/spec-input.js';
 import type { Demonstration, DemonstrationMessage } from '../../src/spec/records/task.js';
 import { recordDigest } from '../../src/store/records/canonical.js';
@@ -63,14 +69,22 @@ export async function recordLongRun(store: ObjectStore): Promise<string> {
 async function openedRun(store: ObjectStore): Promise<RunData> {
   const quickstart = await readSpecFile(join(repository, 'presets/quickstart.yaml'));
   const prompts = steps * groups + evalTasks;
-  const builtin = {
-    ...{ apps: ['tracker', 'booking'] as const, seed: 1, train_tasks: 64, held_out_tasks: evalTasks },
-    ...{ drill_demonstrations: 2, teacher_demonstrations: prompts },
-  };
+  const folder = await mkdtemp(join(tmpdir(), 'longhaul-bench-report-'));
+  const shown = generateDemonstrations({
+    ...{ apps: ['tracker', 'booking'], seed: 1, drill_demonstrations: 2, teacher_demonstrations: prompts },
+  });
+  const demonstrations = join(folder, 'demonstrations.jsonl');
+  await writeFile(demonstrations, shown.map((one) => `${JSON.stringify(one)}\n`).join(''));
+  const server = await createEnvironmentServer({
+    ...{ port: 0, apps: builtInApps(), listsOf, faults: builtInFaults, gradingToken: 'bench' },
+  });
   const spec = {
-    ...quickstart,
+    ...servedAt(quickstart, server.url),
     name: 'long-run',
-    data: { builtin, eval_tasks: evalTasks, final_eval_tasks: evalTasks },
+    data: {
+      tasks: `openenv+${server.url}/tracker,booking?split=train:64&held_out=held_out:${evalTasks}`,
+      ...{ demonstrations, eval_tasks: evalTasks, final_eval_tasks: evalTasks },
+    },
     warm_start: [],
     generator: { ...quickstart.generator, n_samples_per_prompt: samples },
     trainer: {
@@ -91,7 +105,12 @@ async function openedRun(store: ObjectStore): Promise<RunData> {
   };
   const id = '00000000-0000-0000-0000-000000000000';
   const workflow = { workflowId: 'train/long-run', runId: id, firstExecutionRunId: id, namespace: 'default' };
-  await openRun(deps, { spec, workflow });
+  try {
+    await openRun(deps, { spec, workflow });
+  } finally {
+    await server.close();
+    await rm(folder, { recursive: true });
+  }
   return deps.runs.get(spec.name);
 }
 

@@ -15,6 +15,7 @@ import { type Stack, startStack } from '../../src/stack/stack.js';
 import { openConnection } from '../../src/workers/temporal/temporal-connection.js';
 import { orchestratorQueue, statusQuery } from '../../src/workflows/messages.js';
 import type { trainingRun } from '../../src/workflows/run/training-run.js';
+import { builtScripts } from '../../test/support/repository.js';
 import { steadyRun } from '../durability/steady-run.js';
 import { executionsOf, firstExecution } from '../quickstart/history.js';
 import { MemorySamples, pidsOf } from './process-memory.js';
@@ -62,7 +63,7 @@ export async function measureLongRun(plan: LongRunPlan): Promise<LongRunFigures>
     gaveUp: (error) => (gaveUp = error),
     temporalPort: await freePort(),
     uiPort: await freePort(),
-    ...(plan.scripts ? { scripts: plan.scripts } : {}),
+    scripts: { environments: builtScripts.environments, ...plan.scripts },
   });
   const connection = openConnection({ address: stack.addresses.temporal });
   try {

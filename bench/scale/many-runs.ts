@@ -14,6 +14,7 @@ import { freePort } from '../../src/stack/free-port.js';
 import type { StackScripts } from '../../src/stack/process-plans.js';
 import { startStack } from '../../src/stack/stack.js';
 import { openConnection } from '../../src/workers/temporal/temporal-connection.js';
+import { builtScripts } from '../../test/support/repository.js';
 import { steadyRun } from '../durability/steady-run.js';
 import { median } from '../figures/figure.js';
 
@@ -50,7 +51,7 @@ export async function measureManyRuns(plan: ManyRunsPlan): Promise<ManyRunsFigur
     gaveUp: (error) => process.stderr.write(`${error.message}\n`),
     temporalPort: await freePort(),
     uiPort: await freePort(),
-    scripts: plan.scripts,
+    scripts: { environments: builtScripts.environments, ...plan.scripts },
   });
   const connection = openConnection({ address: stack.addresses.temporal });
   try {

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client } from '@temporalio/client';
+import { servedAt } from '../../src/cli/train/example-server.js';
 import { startTraining } from '../../src/cli/train/start-training.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import { readSpecFile } from '../../src/spec/spec-input.js';
@@ -15,6 +16,7 @@ import { openConnection } from '../../src/workers/temporal/temporal-connection.j
 import { orchestratorQueue } from '../../src/workflows/messages.js';
 import type { evalSweep } from '../../src/workflows/sweep/eval-sweep.js';
 import type { SweepResult } from '../../src/workflows/sweep/sweep-messages.js';
+import { builtScripts } from '../../test/support/repository.js';
 import { repository } from '../repository.js';
 import { MemorySamples, pidsOf } from '../scale/process-memory.js';
 
@@ -65,11 +67,12 @@ async function measureSweep(plan: SweepPlan): Promise<SweepFigures> {
     gaveUp: (error) => process.stderr.write(`${error.message}\n`),
     temporalPort: await freePort(),
     uiPort: await freePort(),
+    scripts: { environments: builtScripts.environments },
   });
   const connection = openConnection({ address: stack.addresses.temporal });
   try {
     const client = new Client({ connection });
-    const { handle } = await startTraining(client, plan.spec);
+    const { handle } = await startTraining(client, servedAt(plan.spec, stack.addresses.environments!));
     const { ended, step } = await handle.result();
     if (ended !== 'completed') throw new Error(`the run ${ended} after step ${step}`);
     const memory = new MemorySamples();

@@ -53,11 +53,8 @@ function narrowEnvironments(wanted) {
   const missing = wanted.filter((key) => !known.includes(key));
   if (missing.length > 0)
     problems.push(`--env-keys: the spec has no ${missing.join(', ')}; it has ${known.join(', ')}`);
-  else if (spec.data.builtin === undefined)
-    problems.push('--env-keys: the tasks are those of a file (data.tasks); name another file in the spec');
+  else spec.data.env_keys = wanted;
   spec.environments = spec.environments.filter(({ env_key: key }) => wanted.includes(key));
-  if (spec.data.builtin)
-    spec.data.builtin.apps = spec.data.builtin.apps.filter((app) => wanted.includes(app));
 }
 
 /** An empty text keeps all tasks. */
@@ -65,7 +62,5 @@ function narrowTasks(most) {
   if (most === '') return;
   if (!/^[1-9][0-9]{0,8}$/.test(most))
     problems.push(`--max-tasks: give a whole number from 1 up, not ${JSON.stringify(most)}`);
-  else if (spec.data.builtin === undefined)
-    problems.push('--max-tasks: the tasks are those of a file (data.tasks); name a shorter one in the spec');
-  else spec.data.builtin.train_tasks = Math.min(spec.data.builtin.train_tasks, Number(most));
+  else spec.data.max_tasks = Math.min(spec.data.max_tasks ?? Infinity, Number(most));
 }

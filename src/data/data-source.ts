@@ -107,7 +107,7 @@ async function* openServer(path: string): AsyncIterable<Uint8Array> {
       new Error(`it has the parameter "${unknown}"; known are ${serverParameters.join(', ')}`),
     );
   const headersName = searchParams.get('headers_env');
-  const envKey = searchParams.get('env_key') ?? env;
+  const envKey = searchParams.get('env_key');
   const heldOut = searchParams.get('held_out');
   const splits = [
     { name: searchParams.get('split') ?? 'train', side: 'train' },
@@ -115,8 +115,8 @@ async function* openServer(path: string): AsyncIterable<Uint8Array> {
   ];
   for (const { name, side } of splits) {
     const tasks = await readServerTasks(origin, env, name, AbortSignal.timeout(listWithinMs), {
-      envKey,
-      ...(headersName === null ? {} : { headers: headersIn(envKey, headersName) }),
+      ...(envKey === null ? {} : { envKey }),
+      ...(headersName === null ? {} : { headers: headersIn(envKey ?? env, headersName) }),
     });
     yield Buffer.from(lines(tasks.map((task) => ({ ...task, split: side }))));
   }

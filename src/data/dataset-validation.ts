@@ -1,5 +1,4 @@
 // Checks that a run's data contains everything that its spec asks for.
-import { generateTasks } from '../environments/apps/generate.js';
 import { environmentOf } from '../spec/environments/environment-of.js';
 import { fixOfUnlisted } from '../spec/environments/environment-problems.js';
 import { recordDigest } from '../store/records/canonical.js';
@@ -37,13 +36,7 @@ export async function checkedPrepared(store: ObjectStore, spec: RunSpec, source:
 
 /** Does the same check on the files that a spec names, before a run stores them, and returns what is in them. Throws `InvalidSpec`. */
 export async function refuseBadFiles(spec: RunSpec): Promise<DataFiles | null> {
-  const { builtin, tasks: path } = spec.data;
-  // Tasks that are made fit the spec, except that their templates may be too many for a share.
-  if (builtin !== undefined && spec.trainer.curriculum?.max_share !== undefined) {
-    const problems = curriculumProblems(spec, generateTasks(builtin));
-    if (problems.length > 0) throw new InvalidSpec(problems);
-  }
-  if (builtin !== undefined || path === undefined) return null;
+  if (spec.data.tasks === undefined) return null;
   const files = await readDataFiles(spec.data).catch((error: unknown) => {
     if (!(error instanceof BadDataFile)) throw error;
     throw new InvalidSpec([{ path: 'data', problem: error.message, fix: '' }]);

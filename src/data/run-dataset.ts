@@ -1,28 +1,18 @@
-// The dataset of a run: a prepared one, or one that the run's start makes of files or of the built-in apps. The version's name is a hash of its
-// content.
-import { appByName } from '../environments/apps/registry.js';
+// The dataset of a run: a prepared one, or one that the run's start makes of files. The version's name is a hash of its content.
 import type { DatasetReference } from '../spec/records/run-records.js';
-import type { BuiltinDataSpec, DataSpec, EnvironmentSpec, RunSpec } from '../spec/run-spec.js';
+import type { DataSpec, EnvironmentSpec, RunSpec } from '../spec/run-spec.js';
 import type { Digest } from '../spec/records/parts.js';
 import type { Demonstration, Task } from '../spec/records/task.js';
 import { canonicalText, recordDigest } from '../store/records/canonical.js';
 import { sha256Hex } from '../base/sha256.js';
-import { startThread } from '../base/worker-thread.js';
-import { datasetManifestKey } from '../store/record-keys.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
-import { readRecord } from '../store/records/records.js';
 import { readSource, readSourceText } from './data-source.js';
-import { jsonItems, lines, writeDataset, writeVerifiers } from './dataset-writer.js';
+import { lines, writeDataset, writeVerifiers } from './dataset-writer.js';
 import { refuseUnplayable, refuseVerifiers } from './environment-check.js';
 import { requirePrepared } from './prepared-dataset.js';
 import { BadDataFile, parseDemonstrations, parseTasks, TaskRows, type VerifierSink } from './task-file.js';
 import { NothingSelected, selectTasks } from './task-selection.js';
 import { toolListsFor } from './tool-lists.js';
-
-/** Increased whenever the generator's output changes, so that data of an older generator is never taken for new data. */
-const generatorVersion = 2;
-const generator = new URL('./dataset-generator.js', import.meta.url);
-const generatorDeadlineMs = 10 * 60_000;
 
 /**
  * Throws `BadDataFile`; and `InvalidSpec` if there is no such prepared dataset, if nobody can play on an environment, or if one that
@@ -33,37 +23,10 @@ export async function takeUpDataset(
   { data, environments }: Pick<RunSpec, 'data' | 'environments'>,
   signal?: AbortSignal,
 ): Promise<DatasetReference> {
-  if (data.builtin) return takeUpBuiltin(store, data.builtin, signal);
   if (data.source === undefined) return takeUpFiles(store, data, environments, signal);
   const { name, version, ...manifest } = await requirePrepared(store, data.source, 'data.source');
   await refuseUnplayable(environments, signal);
   return { name, version, digest: recordDigest({ name, version, ...manifest }) };
-}
-
-async function takeUpBuiltin(
-  store: ObjectStore,
-  spec: BuiltinDataSpec,
-  signal: AbortSignal | undefined,
-): Promise<DatasetReference> {
-  const name = ['builtin', ...spec.apps].join('-');
-  const version = sha256Hex(canonicalText({ generatorVersion, ...spec })).slice(0, 16);
-  const manifest = await readRecord(store, datasetManifestKey(name, version), 'dataset');
-  if (manifest) return { name, version, digest: recordDigest(manifest) };
-  const thread = startThread<BuiltinDataSpec, { tasks: string; demonstrations: string }>(generator, {
-    deadlineMs: generatorDeadlineMs,
-    signal,
-  });
-  const { tasks, demonstrations } = await thread.call(spec).finally(thread.end);
-  const tools = Object.fromEntries(spec.apps.map((app) => [app, appByName(app).tools]));
-  return writeDataset(
-    store,
-    { name, version },
-    {
-      tasks: jsonItems<Task>(tasks),
-      demonstrations: jsonItems<Demonstration>(demonstrations),
-      tools: canonicalText(tools),
-    },
-  );
 }
 
 async function takeUpFiles(

@@ -2,7 +2,6 @@
 // data, so that a batch depends only on records.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { awakeLimit } from '../base/awake-clock.js';
-import { appByName, appNames } from '../environments/apps/registry.js';
 import { EnvironmentError } from '../environments/environment.js';
 import { environmentKind } from '../environments/environment-kinds.js';
 import { environmentOf, isBuiltIn } from '../spec/environments/environment-of.js';
@@ -73,9 +72,8 @@ async function toolsOf(
     };
   }
   if (isBuiltIn(environment)) {
-    if (appNames.includes(name)) return [...appByName(name).tools];
     return {
-      problem: `demonstrations name the environment "${name}", which has no url and is not a built-in app (${appNames.join(', ')})`,
+      problem: `demonstrations name the environment "${name}", which has no url`,
       fix: 'give its url, so that the tool list can be fetched',
     };
   }

@@ -174,14 +174,14 @@ const selecting = [
 
 function dataProblems({ data }: RunSpec): SpecProblem[] {
   const problems: SpecProblem[] = [];
-  const sources = (['source', 'tasks', 'builtin'] as const).filter((key) => data[key] !== undefined);
+  const sources = (['source', 'tasks'] as const).filter((key) => data[key] !== undefined);
   if (sources.length > 1)
     problems.push({ path: 'data', problem: `${sources.join(' and ')} are given`, fix: 'keep one of them' });
   if (sources.length === 0) {
     problems.push({
       path: 'data',
-      problem: 'neither tasks nor source nor builtin is given',
-      fix: 'name a task file, a prepared dataset, or the built-in apps for which to make tasks',
+      problem: 'neither tasks nor source is given',
+      fix: 'name a task file, a server that lists tasks, or a prepared dataset',
     });
   }
   if (data.source !== undefined) {
@@ -192,44 +192,11 @@ function dataProblems({ data }: RunSpec): SpecProblem[] {
         fix: 'say it in the file that `longhaul data prepare` reads, under a new version',
       });
   }
-  if (data.builtin === undefined) return problems;
-  if (data.demonstrations !== undefined) {
-    problems.push({
-      path: 'data.demonstrations',
-      problem: 'builtin makes its own demonstrations',
-      fix: 'remove one of them, or give tasks with these demonstrations',
-    });
-  }
-  for (const key of selecting.filter((one) => data[one] !== undefined))
-    problems.push({
-      path: `data.${key}`,
-      problem: 'it selects tasks of a file, and builtin makes its tasks',
-      fix: 'say in data.builtin which tasks to make, or give tasks',
-    });
-  for (const key of ['eval_tasks', 'final_eval_tasks'] as const) {
-    if (data[key] <= data.builtin.held_out_tasks) continue;
-    problems.push({
-      path: `data.${key}`,
-      problem: `${data[key]} is more than the ${data.builtin.held_out_tasks} held-out tasks`,
-      fix: `raise data.builtin.held_out_tasks, or lower this`,
-    });
-  }
-  for (const app of repeated(data.builtin.apps)) {
-    problems.push({ path: 'data.builtin.apps', problem: `"${app}" is listed twice`, fix: 'list it once' });
-  }
   return problems;
 }
 
-function environmentProblems({ environments, data, generator }: RunSpec): SpecProblem[] {
-  const keys = environments.map(({ env_key }) => env_key);
-  const missing = (data.builtin?.apps ?? [])
-    .filter((app) => !keys.includes(app))
-    .map((app) => ({
-      path: 'environments',
-      problem: `data.builtin.apps names "${app}", and no environment has that env_key`,
-      fix: `add an entry with env_key: ${app}`,
-    }));
-  return [...entryProblems(environments), ...missing, ...ttlProblems(environments, generator)];
+function environmentProblems({ environments, generator }: RunSpec): SpecProblem[] {
+  return [...entryProblems(environments), ...ttlProblems(environments, generator)];
 }
 
 function warmStartProblems({ warm_start, data }: RunSpec): SpecProblem[] {
@@ -255,29 +222,12 @@ function warmStartProblems({ warm_start, data }: RunSpec): SpecProblem[] {
         fix: 'lower it',
       });
     }
-    if (data.builtin === undefined) {
-      // What a prepared dataset has is known when the run starts.
-      if (data.demonstrations === undefined && data.source === undefined) {
-        problems.push({
-          path: `${path}.demonstrations`,
-          problem: 'no demonstrations are given',
-          fix: 'name a file in data.demonstrations, or remove the phase',
-        });
-      }
-      continue;
-    }
-    const made = { drill: data.builtin.drill_demonstrations, teacher: data.builtin.teacher_demonstrations };
-    if (!(phase.demonstrations in made)) {
+    // What a prepared dataset has is known when the run starts.
+    if (data.demonstrations === undefined && data.source === undefined) {
       problems.push({
         path: `${path}.demonstrations`,
-        problem: `the built-in apps cannot make demonstrations of kind "${phase.demonstrations}"`,
-        fix: 'kinds of the built-in apps: drill, teacher',
-      });
-    } else if (made[phase.demonstrations as keyof typeof made] === 0) {
-      problems.push({
-        path: `data.builtin.${phase.demonstrations}_demonstrations`,
-        problem: `is 0, but warm_start[${i}] needs these demonstrations`,
-        fix: 'raise it',
+        problem: 'no demonstrations are given',
+        fix: 'name a file in data.demonstrations, or remove the phase',
       });
     }
   }

@@ -1,24 +1,6 @@
 // The schema of the data of a run: where tasks come from, and which of them it takes.
 import { z } from 'zod';
-import { count, countOrZero, name, seed, share, text } from './fields.js';
-
-const builtin = z.strictObject({
-  apps: z
-    .array(z.enum(['tracker', 'booking', 'mail', 'sprints', 'tickets']))
-    .min(1)
-    .describe('apps for which tasks are made'),
-  profile: z
-    .enum(['default', 'wide'])
-    .exactOptional()
-    .describe(
-      '`wide`: larger worlds with pages of 10 to 20 rows, near-duplicates, and outputs of over 10,000 characters; their keys are `APP/wide/TEMPLATE/NUMBER`',
-    ),
-  seed: seed.default(1).describe('seed of these tasks, independent of the run’s seed'),
-  train_tasks: count.default(20_000).describe('number of training tasks'),
-  held_out_tasks: count.default(512).describe('number of held-out tasks, used only for evaluation'),
-  drill_demonstrations: countOrZero.default(0).describe('number of demonstrations of kind `drill`'),
-  teacher_demonstrations: countOrZero.default(0).describe('number of demonstrations of kind `teacher`'),
-});
+import { count, countOrZero, name, share, text } from './fields.js';
 
 export const split = z.strictObject({
   held_out_ratio: share
@@ -68,10 +50,9 @@ export const data = z.strictObject({
   tasks: dataPath
     .exactOptional()
     .describe(
-      'file of tasks, also `s3://bucket/key?endpoint=…&region=…`, or `openenv+http://host:port/ENV?split=train&held_out=test`; excludes `builtin`',
+      'file of tasks, also `s3://bucket/key?endpoint=…&region=…`, or `openenv+http://host:port/ENV?split=train&held_out=test`',
     ),
   demonstrations: dataPath.exactOptional().describe('JSONL file of demonstrations'),
-  builtin: builtin.exactOptional().describe('tasks of the built-in apps; excludes `tasks`'),
   ...selection,
   eval_tasks: count.default(128).describe('held-out tasks in each interval evaluation'),
   final_eval_tasks: count.default(256).describe('held-out tasks in the evaluations before and after GRPO'),

@@ -22,8 +22,6 @@ export type ModelArchitecture = NonNullable<ModelSpec['architecture']>;
 export type RopeScaling = NonNullable<ModelSpec['rope_scaling']>;
 
 export type DataSpec = Checked['data'];
-/** `apps` may hold any text: the generator of the data refuses unknown apps. */
-export type BuiltinDataSpec = Omit<NonNullable<DataSpec['builtin']>, 'apps'> & { apps: string[] };
 export type EnvironmentSpec = Checked['environments'][number];
 /** Supervised steps before GRPO; each step applies `mini_batches_per_step` optimizer updates. */
 export type SftPhaseSpec = Checked['warm_start'][number];

@@ -17,7 +17,11 @@ import { findTemporalBinary } from './temporal-binary.js';
 export interface StackScripts {
   orchestrator: string;
   node: string;
-  environments: string;
+  /**
+   * Command and arguments of an environment server, which takes its port from `LONGHAUL_ENVIRONMENT_PORT`, its number of sessions from
+   * `MAX_CONCURRENT_ENVS`, and the grading token from `LONGHAUL_GRADING_TOKEN`. By default the stack has none.
+   */
+  environments: readonly string[];
   follower: string;
 }
 
@@ -62,12 +66,16 @@ const node = (path: string, args: string[]) => ({ command: process.execPath, arg
 export const temporalAddress = ({ temporalPort }: Pick<PlannedStack, 'temporalPort'>): string =>
   `127.0.0.1:${temporalPort}`;
 export const uiAddress = ({ uiPort }: Pick<PlannedStack, 'uiPort'>): string => `http://127.0.0.1:${uiPort}`;
-export const environmentsAddress = ({ environmentPort }: Pick<PlannedStack, 'environmentPort'>): string =>
-  `http://127.0.0.1:${environmentPort}`;
+/** Null if the stack has no environment server. */
+export const environmentsAddress = ({
+  environmentPort,
+  scripts,
+}: Pick<PlannedStack, 'environmentPort' | 'scripts'>): string | null =>
+  scripts.environments ? `http://127.0.0.1:${environmentPort}` : null;
 
 /** Plans of all processes without which a stack does not serve. The workers wait for the Temporal server on their own. */
 export function servingPlans(stack: PlannedStack): RolePlan[] {
-  return [temporalPlan(stack), environmentsPlan(stack), orchestratorPlan(stack), ...nodePlans(stack)];
+  return [temporalPlan(stack), ...environmentPlans(stack), orchestratorPlan(stack), ...nodePlans(stack)];
 }
 
 function temporalPlan({ folder, temporalPort, uiPort, connection, identity }: PlannedStack): RolePlan {
@@ -82,23 +90,26 @@ function temporalPlan({ folder, temporalPort, uiPort, connection, identity }: Pl
   };
 }
 
-function environmentsPlan(stack: PlannedStack): RolePlan {
-  const { scripts, environmentPort, nodes, tokenFile } = stack;
-  return {
-    name: 'environments',
-    ...node(scripts.environments ?? script('../environments/server/main.js'), [
-      ...['--port', String(environmentPort)],
-      ...['--max-sessions', String(placesForNode * Math.max(fewestNodes, nodes))],
-    ]),
-    // The token comes in the environment, so that a restarted server has the same token.
-    env: {
-      ...environmentOf('environments'),
-      LONGHAUL_GRADING_TOKEN: readFileSync(tokenFile, 'utf8').trim(),
+function environmentPlans(stack: PlannedStack): RolePlan[] {
+  const [command, ...args] = stack.scripts.environments ?? [];
+  if (command === undefined) return [];
+  return [
+    {
+      name: 'environments',
+      command,
+      args,
+      // The token comes in the environment, so that a restarted server has the same token.
+      env: {
+        ...environmentOf('environments'),
+        LONGHAUL_GRADING_TOKEN: readFileSync(stack.tokenFile, 'utf8').trim(),
+        LONGHAUL_ENVIRONMENT_PORT: String(stack.environmentPort),
+        MAX_CONCURRENT_ENVS: String(placesForNode * Math.max(fewestNodes, stack.nodes)),
+      },
+      healthy: () => answers(`${environmentsAddress(stack)}/health`),
+      startDeadlineMs: 30_000,
+      stopGraceMs: 5_000,
     },
-    healthy: () => answers(`${environmentsAddress(stack)}/health`),
-    startDeadlineMs: 30_000,
-    stopGraceMs: 5_000,
-  };
+  ];
 }
 
 function orchestratorPlan(stack: PlannedStack): RolePlan {
@@ -118,13 +129,14 @@ function orchestratorPlan(stack: PlannedStack): RolePlan {
 /** The first node is called `local`, the second `local-2`, and so on. */
 function nodePlans(stack: PlannedStack): RolePlan[] {
   const { folder, scripts, engine, places, tokenFile, connection } = stack;
+  const environments = environmentsAddress(stack);
   return Array.from({ length: stack.nodes }, (_, index) => (index === 0 ? '' : `-${index + 1}`)).map(
     (suffix, index) => ({
       name: `node${suffix}`,
       ...node(scripts.node ?? script('../workers/node-main.js'), [
         ...[...workerArguments(stack), '--folder', join(folder, `node${suffix}`), '--node', `local${suffix}`],
         ...['--engine', engine, '--places', String(places), '--grace', nodeGraceSeconds],
-        ...['--environments', environmentsAddress(stack), '--grading-token-file', tokenFile],
+        ...(environments === null ? [] : ['--environments', environments, '--grading-token-file', tokenFile]),
       ]),
       env: { ...environmentOf('node'), ...gpuOfNode(index), ...noMetrics },
       healthy: (pid) => polls(connection, engineQueue(`local${suffix}`), pid),

@@ -60,11 +60,15 @@ interface StackOptions {
   scripts?: Partial<StackScripts>;
 }
 
+/** Where the presets look for the example's server. */
+export const usualEnvironmentPort = 8030;
+
 /** Content of `stack.json` in the folder, by which other commands find the stack. */
 export interface StackAddresses {
   temporal: string;
   ui: string;
-  environments: string;
+  /** Null if the stack has no environment server. */
+  environments: string | null;
   store: string;
   pid: number;
   /** The stack's name, which its Temporal server holds, too; absent if an earlier version started the stack. */
@@ -189,19 +193,18 @@ async function startProcesses(
 
 /** Chooses the ports of the last start if they are free. */
 async function choosePorts(
-  { temporalPort, uiPort }: StackOptions,
+  { temporalPort, uiPort, scripts }: StackOptions,
   before: StackAddresses | null,
   ports: ClaimedPorts,
 ): Promise<Pick<PlannedStack, 'temporalPort' | 'uiPort' | 'environmentPort'>> {
   const choose = (what: string, given: number | null | undefined, preferred: number): Promise<number> =>
     typeof given === 'number' ? ports.exactly(what, given) : ports.near(what, preferred);
-  const environments = portOf(before?.environments);
   return {
     temporalPort: await choose('Temporal server', temporalPort, portOf(before?.temporal) ?? 7233),
     uiPort: await choose('Temporal UI', uiPort, portOf(before?.ui) ?? 8233),
-    environmentPort: await (environments === null
-      ? ports.any()
-      : ports.near('environment server', environments)),
+    environmentPort: scripts?.environments
+      ? await ports.near('environment server', portOf(before?.environments) ?? usualEnvironmentPort)
+      : 0,
   };
 }
 
@@ -258,7 +261,7 @@ function readAddresses(folder: string): StackAddresses | null {
   }
 }
 
-function portOf(address: string | undefined): number | null {
+function portOf(address: string | null | undefined): number | null {
   const port = Number(address?.split(':').at(-1));
   return Number.isInteger(port) && port > 0 ? port : null;
 }

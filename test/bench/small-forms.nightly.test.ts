@@ -132,6 +132,7 @@ async function taughtSpec(into: string): Promise<RunSpec> {
     ...preset,
     name: run,
     data,
+    environments: [{ env_key: 'tracker' }, { env_key: 'booking' }],
     warm_start: [
       {
         ...{ name: 'answers', demonstrations: 'answers', updates: 120, mini_batches_per_step: 60 },

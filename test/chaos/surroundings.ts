@@ -7,13 +7,14 @@ import { fileURLToPath } from 'node:url';
 import { type FaultProxy, startFaultProxy } from '../support/servers/fault-proxy.js';
 import { findEngine } from '../support/find-tools.js';
 import { buildLibcShim, type LibcShim } from '../support/preloads/libc-shim.js';
-import { repository } from '../support/repository.js';
+import { builtScripts, repository } from '../support/repository.js';
 import { startS3Server } from '../support/servers/s3-server.js';
 import { startTcpProxy, type TcpProxy } from '../support/servers/tcp-proxy.js';
 import { findTemporalBinary } from '../../src/stack/temporal-binary.js';
 import type { World } from './faults/fault.js';
 import type { Surroundings } from './trial.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
+import { servedAt } from '../../src/cli/train/example-server.js';
 import type { StackScripts } from '../../src/stack/process-plans.js';
 
 export type StoreKind = 'directory' | 's3';
@@ -81,7 +82,7 @@ export async function faultySurroundings(
       nodes,
       scripts: {
         orchestrator: ownScript('workers/orchestrator-main.js'),
-        environments: ownScript('environments/server/main.js'),
+        environments: builtScripts.environments,
         follower: ownScript('workers/follower-main.js'),
         ...scripts,
         node: join(repository, 'test/support/preloads/node-gate.mjs'),
@@ -92,7 +93,7 @@ export async function faultySurroundings(
         givenIn: ['grading-token'],
       },
       opened: ({ addresses }) => {
-        environments.target = new URL(addresses.environments).host;
+        environments.target = new URL(addresses.environments!).host;
       },
       stop,
       parts: {
@@ -119,8 +120,9 @@ export async function faultySurroundings(
 }
 
 function throughProxy(spec: RunSpec, { url }: TcpProxy): RunSpec {
-  const environments = spec.environments.map((one) => ({ ...one, url, grading_token_env: tokenVariable }));
-  return { ...spec, environments };
+  const served = servedAt(spec, url);
+  const environments = served.environments.map((one) => ({ ...one, grading_token_env: tokenVariable }));
+  return { ...served, environments };
 }
 
 type Undos = (() => Promise<void> | void)[];

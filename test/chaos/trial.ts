@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client } from '@temporalio/client';
 import { findEngine } from '../support/find-tools.js';
+import { builtScripts } from '../support/repository.js';
 import { auditRun } from '../../src/activities/reports/audit-run.js';
 import { phasesOf } from '../../src/activities/run/step-settings.js';
 import { startTraining } from '../../src/cli/train/start-training.js';
@@ -14,6 +15,7 @@ import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
 import { lastCommittedStep } from '../../src/store/runs/run-records.js';
 import { freePort } from '../../src/stack/free-port.js';
+import { servedAt } from '../../src/cli/train/example-server.js';
 import type { StackScripts } from '../../src/stack/process-plans.js';
 import { startStack, type Stack } from '../../src/stack/stack.js';
 import { statusQuery } from '../../src/workflows/messages.js';
@@ -119,7 +121,7 @@ async function trialIn<Disturbance>(
 ): Promise<TrialResult<Disturbance>> {
   const failures: Error[] = [];
   const leaving: Promise<void>[] = [];
-  const scripts = around.scripts ?? options.scripts;
+  const scripts = { environments: builtScripts.environments, ...(around.scripts ?? options.scripts) };
   const stack = await startStack({
     folder,
     engine: around.engine ?? findEngine(),
@@ -129,12 +131,12 @@ async function trialIn<Disturbance>(
     gaveUp: (error) => failures.push(error),
     ...(around.store ? { store: around.store.address } : {}),
     ...(around.nodes ? { nodes: around.nodes } : {}),
-    ...(scripts ? { scripts } : {}),
+    scripts,
   });
   const connection = openConnection({ address: stack.addresses.temporal });
   try {
     around.opened?.(stack);
-    const { spec } = around;
+    const spec = around.opened ? around.spec : servedAt(around.spec, stack.addresses.environments!);
     const client = new Client({ connection });
     await startTraining(client, spec);
     const store = await openStore(around.store?.direct ?? stack.addresses.store);
@@ -188,7 +190,7 @@ async function sessionsWithoutNodes(
   const nodes = stack.processes.filter(({ name }) => name.startsWith('node'));
   await Promise.all([...leaving, ...nodes.map((node) => node.stop())]);
   onlyWaits?.();
-  return leakedSessions(stack.addresses.environments);
+  return leakedSessions(stack.addresses.environments!);
 }
 
 /** The server itself may die during this, so every request has a deadline and is repeated. */

@@ -28,7 +28,16 @@ afterAll(() => rmSync(folder, { recursive: true }));
 test('bin/longhaul passes arguments, output and exit code on', () => {
   const bin = (...args: string[]) =>
     spawnSync(resolve('bin/longhaul'), args, { encoding: 'utf8', timeout: 180_000 });
-  const spec = bin('spec', 'presets/tiny.yaml');
+  const tasks = join(folder, 'own-tasks.jsonl');
+  const rows = ['train', 'held_out'].map((split) => ({
+    task_key: split,
+    prompt: 'a',
+    env_key: 'tracker',
+    split,
+  }));
+  writeFileSync(tasks, rows.map((row) => JSON.stringify(row)).join('\n'));
+  const few = [`data.tasks=${tasks}`, 'data.eval_tasks=1', 'data.final_eval_tasks=1'];
+  const spec = bin('spec', 'presets/tiny.yaml', ...few);
   expect(spec).toMatchObject({ status: 0, stderr: expect.stringMatching(/^(note: .*\n)*$/) as string });
   expect(parseRunSpec(JSON.parse(spec.stdout)).name).toBe('tiny');
   expect(bin('spec', join(folder, 'none.yaml'))).toMatchObject({ status: 1, stdout: '' });

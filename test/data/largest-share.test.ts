@@ -46,11 +46,4 @@ describe('curriculum.max_share', () => {
     if (refused) await expect(checked).rejects.toThrow(refused);
     else await expect(checked).resolves.toHaveProperty('tasks');
   });
-
-  test('is refused for tasks of the built-in apps before a run begins', async () => {
-    const builtin = { apps: ['tickets'], seed: 1, train_tasks: 40, held_out_tasks: 5 };
-    const withShare = (max_share: number) => refuseBadFiles(specOf({ builtin }, ['tickets'], { max_share }));
-    await expect(withShare(0.01)).rejects.toThrow(/max_share: 0\.01 is too little for \d+ templates/);
-    await expect(withShare(1)).resolves.toBeNull();
-  });
 });

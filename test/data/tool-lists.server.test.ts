@@ -20,7 +20,7 @@ const shown: Demonstration = {
   ],
 };
 const environmentAt = (url: string): EnvironmentSpec => ({
-  ...{ env_key: 'counter', url, fault_rate: 0, tool_error_rate: 0 },
+  ...{ env_key: 'counter', url },
 });
 const ask = (url: string, options: Parameters<typeof toolListsFor>[3]) =>
   toolListsFor([shown], [counterTask(1)], [environmentAt(url)], options);

@@ -68,7 +68,7 @@ describe.skipIf(!python)('a run on Fleet', () => {
         eval_tasks: 4,
         final_eval_tasks: 4,
       },
-      environments: [{ env_key: '*', kind: 'fleet', url: service.url, fault_rate: 0, tool_error_rate: 0 }],
+      environments: [{ env_key: '*', kind: 'fleet', url: service.url }],
       warm_start: [
         {
           ...{ name: 'calls', demonstrations: 'calls', updates: 40, mini_batches_per_step: 40 },

@@ -85,7 +85,7 @@ describe.skipIf(!hasOpenssl())('a secret (certificates by openssl)', () => {
     const environments = [
       { env_key: 'tracker', url: tracker.url, grading_token_env: 'TRACKER_TOKEN' },
       { env_key: 'booking', url: booking.url, grading_token_env: 'BOOKING_TOKEN' },
-    ].map((environment) => ({ ...environment, fault_rate: 0, tool_error_rate: 0 }));
+    ];
     const node = cluster.nodes[0]!;
     const planned = 'plan-written.step-000002.plan';
     cluster.orchestrators[0]!.hold(planned);

@@ -73,7 +73,7 @@ describe('a report', () => {
     record.run = text;
     record.spec.project = text;
     record.spec.model = { ...record.spec.model, name: text, tokenizer: text };
-    record.spec.environments = [{ env_key: text, url: text, fault_rate: 0, tool_error_rate: 0 }];
+    record.spec.environments = [{ env_key: text, url: text }];
     record.dataset = { ...record.dataset, name: text };
     record.base_model = text;
     for (const update of replaced.updates) {

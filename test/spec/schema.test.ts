@@ -2,9 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { isAbsolute, join, resolve } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
-import { appNames } from '../../src/environments/apps/registry.js';
 import { InvalidSpec, type SpecProblem } from '../../src/spec/invalid-spec.js';
-import { runSpecSchema } from '../../src/spec/schema.js';
 import { parseRunSpec, readSpecFile } from '../../src/spec/spec-input.js';
 
 interface LooseSpec {
@@ -92,13 +90,6 @@ describe('a valid spec', () => {
     const json = specFile('run.json', JSON.stringify(smallest()));
     expect((await readSpecFile(json)).name).toBe('trial');
   });
-
-  test('may name every built-in app', () => {
-    for (const app of appNames) {
-      const builtin = { apps: [app] };
-      expect(runSpecSchema.shape.data.safeParse({ builtin }).success).toBe(true);
-    }
-  });
 });
 
 describe('a prepared dataset', () => {
@@ -134,7 +125,7 @@ describe('a mistyped key', () => {
 
   test('that resembles no valid key gives an error that lists the valid keys', () => {
     const [problem] = problemsOf((spec) => (spec.data['xyzzy'] = 1));
-    expect(problem?.fix).toMatch(/^keys here: source, tasks, demonstrations, builtin/);
+    expect(problem?.fix).toMatch(/^keys here: source, tasks, demonstrations, modality/);
   });
 
   test('that belongs to another section gives an error that names that section', () => {
@@ -245,16 +236,13 @@ describe('a wrong value', () => {
 });
 
 describe('an impossible combination', () => {
-  const builtin = { apps: ['tracker'], held_out_tasks: 100 };
   test.each<[string, (spec: LooseSpec) => void]>([
     [
       'model.architecture.num_key_value_heads',
       (spec) => (spec.model.architecture['num_key_value_heads'] = 3),
     ],
     ['data', (spec) => (spec.data = {})],
-    ['data', (spec) => (spec.data = { tasks: '/t', builtin, eval_tasks: 1, final_eval_tasks: 1 })],
-    ['data.eval_tasks', (spec) => (spec.data = { builtin, eval_tasks: 101, final_eval_tasks: 1 })],
-    ['data.final_eval_tasks', (spec) => (spec.data = { builtin, eval_tasks: 1, final_eval_tasks: 101 })],
+    ['data', (spec) => (spec.data = { tasks: '/t', source: 'a@1', eval_tasks: 1, final_eval_tasks: 1 })],
     [
       'data.final_eval_tasks',
       (spec) => (
@@ -263,17 +251,6 @@ describe('an impossible combination', () => {
       ),
     ],
     ['environments[1].env_key', (spec) => spec.environments.push({ env_key: 'tracker' })],
-    [
-      'environments',
-      (spec) => (
-        (spec.data = { builtin, eval_tasks: 1, final_eval_tasks: 1 }),
-        (spec.environments = [{ env_key: 'x' }])
-      ),
-    ],
-    [
-      'environments[0]',
-      (spec) => (spec.environments = [{ env_key: 'x', url: 'http://x:1', fault_rate: 0.1 }]),
-    ],
     [
       'environments[0].sessions',
       (spec) => (spec.environments = [{ env_key: 'tracker', sessions: 'attached' }]),

@@ -8,8 +8,6 @@ import { allKeyPaths } from '../../src/spec/spec-issues.js';
 
 /** Keys that no TypeScript code outside src/spec reads by name, and why they still have an effect. */
 const unread: Record<string, string> = {
-  'data.builtin.apps':
-    'src/environments/apps/generate.ts takes names of any apps, and refuses those it does not know',
   'fork.rebase.numerics.version': 'src/spec/records/numerics.ts compares numerics, whoever names them',
   'model.architecture.*':
     'the whole architecture goes to the engine; native/src/model/architecture.cc reads each key',

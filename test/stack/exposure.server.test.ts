@@ -36,7 +36,7 @@ describe('the embedded stack', () => {
       scripts: {
         orchestrator: resolve('dist/workers/orchestrator-main.js'),
         node: resolve('dist/workers/node-main.js'),
-        environments: resolve('dist/environments/server/main.js'),
+        environments: [process.execPath, resolve('dist/environments/server/main.js')],
         follower: resolve('dist/workers/follower-main.js'),
       },
       log: () => undefined,
@@ -57,7 +57,7 @@ describe('the embedded stack', () => {
       for (const address of [
         stack.addresses.temporal,
         new URL(stack.addresses.ui).host,
-        new URL(stack.addresses.environments).host,
+        new URL(stack.addresses.environments!).host,
       ])
         expect(listeners.map((listener) => listener.address)).toContain(address);
       expect(listeners.filter(({ loopback }) => !loopback)).toEqual([]);

@@ -40,10 +40,15 @@ describe.skipIf(!existsSync('/proc/self/environ'))('longhaul up (reads /proc of 
   let up: ChildProcess;
   beforeAll(async () => {
     const ports = ['--temporal-port', String(await freePort()), '--ui-port', String(await freePort())];
-    up = spawn(resolve('bin/longhaul'), ['up', '--json', '--folder', join(folder, 'stack'), ...ports], {
-      env: { ...process.env, ...secrets, LONGHAUL_ENGINE: findEngine() },
-      stdio: ['ignore', 'pipe', 'inherit'],
-    });
+    const server = ['--environments', `'${process.execPath}' ${resolve('dist/environments/server/main.js')}`];
+    up = spawn(
+      resolve('bin/longhaul'),
+      ['up', '--json', '--folder', join(folder, 'stack'), ...ports, ...server],
+      {
+        env: { ...process.env, ...secrets, LONGHAUL_ENGINE: findEngine() },
+        stdio: ['ignore', 'pipe', 'inherit'],
+      },
+    );
     let said = '';
     up.stdout?.on('data', (piece: Buffer) => (said += piece.toString()));
     await until(() => said.includes('\n') || up.exitCode !== null, 'the stack to be up', 120_000);

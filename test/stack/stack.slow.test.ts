@@ -17,7 +17,7 @@ const fixture = (name: string): string =>
 const scripts = {
   orchestrator: fixture('orchestrator'),
   node: fixture('node'),
-  environments: fixture('environments'),
+  environments: [process.execPath, fixture('environments')],
 };
 
 describe('the embedded stack', () => {

@@ -38,6 +38,7 @@ export async function smallRun(folder: string, { tasks: count = 2 }: SmallRun = 
   const spec: RunSpec = {
     ...tiny,
     data,
+    environments: [{ env_key: 'tracker' }, { env_key: 'booking' }],
     warm_start: [
       {
         name: 'answers',

@@ -28,7 +28,7 @@ const spec = parseRunSpec({
       head_dim: 16,
     },
   },
-  data: { builtin: { apps: ['tracker', 'booking'] }, eval_tasks: 6, final_eval_tasks: 10 },
+  data: { tasks: '/tasks.jsonl', eval_tasks: 6, final_eval_tasks: 10 },
   environments: [{ env_key: 'tracker' }, { env_key: 'booking' }],
   generator: { temperature: 0.7, stop: ['</tool_call>'], max_turns: 4, top_k: 5, truncated_sampling: true },
   trainer: { max_training_steps: 1 },

@@ -4,6 +4,7 @@ import { dirname, join, relative } from 'node:path';
 import { copyAssets } from '../copy-assets.mjs';
 import { contentKey, filesBelow, repository, withLock } from './cache.mjs';
 import { runLong } from './command.mjs';
+import { ensureDemonstrations } from './demonstrations.mjs';
 
 const targets = {
   product: { config: 'tsconfig.build.json', output: 'dist', sources: ['src'], root: 'src' },
@@ -35,6 +36,7 @@ export async function ensureTypescript(name) {
     });
     copyAssets(target.root, target.output);
     removeStale(target);
+    if (name === 'product') await ensureDemonstrations();
     mkdirSync(dirname(stamp), { recursive: true });
     writeFileSync(stamp, key);
     return 'built';

@@ -6,13 +6,11 @@ import type { NodeDeps } from '../node-deps.js';
 import type { RunData } from '../../data/run-data.js';
 import { currentScope } from '../attempt/scope.js';
 import { OpenWaits } from '../step/open-waits.js';
-import { appByName, appNames, appsVersion } from '../../environments/apps/registry.js';
 import { awakeNow } from '../../base/awake-clock.js';
 import { EnvironmentError } from '../../environments/environment.js';
 import type { EnvironmentFacts } from '../../environments/environment-kind.js';
 import { environmentKind } from '../../environments/environment-kinds.js';
 import { EnvironmentsUnavailable, heldPlaces, type Outage } from '../../episode/outage-clock.js';
-import { inOrder } from '../../environments/tool-results.js';
 import { environmentOf, isBuiltIn } from '../../spec/environments/environment-of.js';
 import type { EnvironmentIdentities } from '../../spec/records/evaluation-records.js';
 import type { Digest } from '../../spec/records/parts.js';
@@ -72,9 +70,14 @@ function identityOf(facts: EnvironmentFacts, environment: EnvironmentSpec | unde
   return sha256Hex(canonicalBytes({ contract, tools, metadata, reward_rule, ...address, ...graded }));
 }
 
+/** A node's own server is not asked: another process may not be able to reach it. */
+const ofOwnServer: EnvironmentFacts = {
+  ...{ contract: 'openenv/tools', tools: null, name: null, version: null, reward_rule: 'grade' },
+};
+
 async function factsOf(name: string, asking: Asking): Promise<EnvironmentFacts> {
   const environment = environmentOf(asking.environments, name);
-  if (environment === undefined || isBuiltIn(environment)) return builtInFacts(name);
+  if (environment === undefined || isBuiltIn(environment)) return ofOwnServer;
   const own = asking.tasks.filter(({ env_key }) => env_key === name);
   // Held-out tasks first, because only they occur in suites.
   const tasks = [
@@ -111,15 +114,6 @@ function unplayable(name: string, cause: EnvironmentError): EnvironmentsUnavaila
     `The environment server of ${name} cannot be played on: ${cause.message}. Correct it, then resume the run`,
     { cause },
   );
-}
-
-/** Facts about the node's built-in server: they are known without asking. This process may not be able to reach the server. */
-function builtInFacts(name: string): EnvironmentFacts {
-  const tools = appNames.includes(name) ? inOrder(appByName(name).tools) : null;
-  return {
-    ...{ contract: 'openenv/tools', transport: 'ws', tools, name: 'longhaul' },
-    ...{ version: appsVersion, reward_rule: 'grade' },
-  };
 }
 
 /**

@@ -50,7 +50,7 @@ export async function refuseChangedFiles(
       content: whole,
     },
   ];
-  if (!data.builtin && data.source === undefined) {
+  if (data.source === undefined) {
     const { name, version } = record.dataset;
     const manifest = await requireRecord(store, datasetManifestKey(name, version), 'dataset');
     const taken = (path: string) => manifest.files.find((entry) => entry.path === path)?.sha256;

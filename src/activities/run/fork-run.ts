@@ -216,12 +216,11 @@ function endProblems(spec: RunSpec, { run, step, rebase }: ForkSpec): SpecProble
 }
 
 /** Settings that a fork cannot change. File paths are left out: the digests of the files' contents are compared instead. */
-function fixed({ seed, model, data, warm_start }: RunSpec, step: number): object {
+function fixed({ seed, model, warm_start }: RunSpec, step: number): object {
   const { tokenizer: _tokenizer, chat_template: _template, path: _path, ...rest } = model;
   return {
     seed,
     model: rest,
-    data: { builtin: data.builtin ?? null },
     ...(step > 0 ? { warm_start } : {}),
   };
 }

@@ -121,13 +121,14 @@ async function diagnose(flags: DoctorFlags, storeIsDefault: boolean): Promise<Ch
     workers,
     nodes,
   ];
-  if (stack !== null) parts.push(check('environments', () => probeEnvironments(stack.environments)));
+  const server = stack?.environments ?? null;
+  if (server !== null) parts.push(check('environments', () => probeEnvironments(server)));
   if (sound !== null)
     parts.push(
       ...specChecks(sound, {
         path: flags.spec as string,
         store,
-        builtIn: stack?.environments ?? null,
+        builtIn: server,
         start,
       }),
     );

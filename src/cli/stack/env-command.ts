@@ -54,7 +54,7 @@ interface CheckFlags {
 function trialOf(url: string, { taskKey, envKey, reset, headersEnv, gradingTokenEnv }: CheckFlags): Trial {
   if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol))
     throw new BadInput(`the server's address is of the form http://host:port, not ${JSON.stringify(url)}`);
-  const environment = { env_key: envKey, url, fault_rate: 0, tool_error_rate: 0 };
+  const environment = { env_key: envKey, url };
   const gradingToken = gradingTokenEnv === undefined ? undefined : process.env[gradingTokenEnv];
   if (gradingTokenEnv !== undefined && !gradingToken)
     throw new BadInput(

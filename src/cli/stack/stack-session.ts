@@ -11,6 +11,8 @@ export interface StackFlags {
   nodes?: number;
   places?: number;
   metricsAddress?: string;
+  /** Command of an environment server, for a shell. */
+  environments?: string;
 }
 
 /** Why a session ended before its work was done. */
@@ -57,6 +59,9 @@ export async function withStack<T>(
       gaveUp: (error) => ending.abort(new StackStopped(null, error.message)),
       ...(flags.store ? { store: flags.store } : {}),
       ...(flags.metricsAddress ? { metricsAddress: flags.metricsAddress } : {}),
+      ...(flags.environments
+        ? { scripts: { environments: ['/bin/sh', '-c', `exec ${flags.environments}`] } }
+        : {}),
       nodes: flags.nodes ?? 1,
       places: flags.places ?? 1,
       temporalPort: flags.temporalPort ?? null,

@@ -3,12 +3,13 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { parseMetricsAddress } from '../../integrations/tracking/prometheus-server.js';
 import { defaultStackFolder, inFolder, wholeNumber, withOutput } from '../output.js';
 import { type StackFlags, StackStopped, whenEnding, withStack } from './stack-session.js';
+import { usualEnvironmentPort } from '../../stack/stack.js';
 import { findTemporalBinary } from '../../stack/temporal-binary.js';
 
 export function register(program: Command): void {
   program
     .command('up')
-    .description('run Temporal, the built-in environments and the workers on this machine, until Ctrl-C')
+    .description('run Temporal and the workers on this machine, until Ctrl-C')
     .option('--folder <folder>', 'folder for all data', defaultStackFolder)
     .option(
       '--temporal-port <port>',
@@ -32,6 +33,10 @@ export function register(program: Command): void {
       'address at which Prometheus can read the metrics of all runs (default: none)',
       metricsAddress,
     )
+    .option(
+      '--environments <command>',
+      `also run this environment server, and start it again if it ends; it gets its port in LONGHAUL_ENVIRONMENT_PORT (${usualEnvironmentPort} or a free one)`,
+    )
     .option('--json', 'print the addresses as one JSON object')
     .action(
       withOutput(async (flags: StackFlags & { json?: boolean }) => {
@@ -48,7 +53,7 @@ export function register(program: Command): void {
                     `  Temporal      ${addresses.temporal}`,
                     `  Temporal UI   ${addresses.ui}`,
                     `  Temporal CLI  TEMPORAL_ADDRESS=${addresses.temporal} ${findTemporalBinary()}`,
-                    `  environments  ${addresses.environments}`,
+                    ...(addresses.environments === null ? [] : [`  environments  ${addresses.environments}`]),
                     `  store         ${addresses.store}`,
                     `  nodes         ${nodes} (${String(flags.places ?? 1)} ${flags.places === 1 ? 'run' : 'runs'} at once on each)`,
                     `Start a run in another terminal: longhaul train SPEC${inFolder(flags)}`,

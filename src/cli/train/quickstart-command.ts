@@ -8,6 +8,7 @@ import type { Stack } from '../../stack/stack.js';
 import { connectClient } from '../../workers/temporal/temporal-connection.js';
 import { targetNote } from '../../workflows/status/run-text.js';
 import type { TrainingResult } from '../../workflows/run/training-run.js';
+import { exampleServer, servedAt } from './example-server.js';
 import { followRun } from './live-view.js';
 import { alertLines } from '../../report/alerts.js';
 import { timeSpan } from '../../report/format.js';
@@ -59,14 +60,17 @@ async function quickstart(flags: QuickstartFlags): Promise<void> {
   const preset = await readSpecFile(join(presets, 'quickstart.yaml'));
   const spec = { ...preset, name: `quickstart-seed${flags.seed}`, seed: flags.seed };
   try {
-    await withStack(flags, say, async (stack, signal) => {
+    await withStack({ ...flags, environments: exampleServer }, say, async (stack, signal) => {
+      say(`An example OpenEnv server is started at ${stack.addresses.environments}`);
       const { client, close } = await connectClient(plainTemporalConfig(stack.addresses.temporal));
       try {
         const ui = `${stack.addresses.ui}/namespaces/default/workflows/${encodeURIComponent(`train/${spec.name}`)}`;
         const done = await alreadyDone(client, spec.name);
         if (done) say(`${spec.name} is trained already; to train another: ${startOf(flags, flags.seed + 1)}`);
         else say(`Training ${spec.name}; watch it in the tab User Metadata of ${ui}`);
-        const begunRun = done ? null : await startTraining(client, spec);
+        const begunRun = done
+          ? null
+          : await startTraining(client, servedAt(spec, stack.addresses.environments ?? ''));
         if (begunRun && !begunRun.started) say(`${spec.name} continues where it stopped`);
         const handle = begunRun?.handle;
         const result =

@@ -1,7 +1,6 @@
 // Generates tasks and demonstrations of the built-in apps, as a function of the data spec.
-import type { BuiltinDataSpec } from '../../spec/run-spec.js';
 import type { Demonstration, DemonstrationMessage, Task, ToolCall } from '../../spec/records/task.js';
-import type { App, TaskTemplate } from './app.js';
+import type { App, Profile, TaskTemplate } from './app.js';
 import { Draw, hash32 } from './random.js';
 import { appByName } from './registry.js';
 import { formatTaskKey, keyNumbers, scenarioOf, splitOf, taskFromKey } from './task-key.js';
@@ -14,21 +13,36 @@ const searchShare = 0.55;
 /** Tasks get keys from the first half of a template's numbers, demonstrations from the second, so they never share a world. */
 const half = keyNumbers / 2;
 
-type TaskSpec = Pick<BuiltinDataSpec, 'apps' | 'profile' | 'seed' | 'train_tasks' | 'held_out_tasks'>;
-type DemonstrationSpec = Pick<
-  BuiltinDataSpec,
-  'apps' | 'profile' | 'seed' | 'drill_demonstrations' | 'teacher_demonstrations'
->;
+export interface AppChoice {
+  /** Names of apps. */
+  apps: readonly string[];
+  profile?: Profile;
+  seed: number;
+}
 
-/** Training tasks, then held-out tasks. Both parts take the templates of all apps in turn. Keys are unique. */
+interface TaskSpec extends AppChoice {
+  train_tasks: number;
+  held_out_tasks: number;
+}
+
+export interface DemonstrationSpec extends AppChoice {
+  drill_demonstrations: number;
+  teacher_demonstrations: number;
+}
+
+/** Training tasks, then held-out tasks. */
 export function generateTasks(spec: TaskSpec): Task[] {
-  const cycles = templatesOf(spec.apps).map(([app, template]) => ({
-    train: keys(app, template, 'train', spec, 0),
-    held_out: keys(app, template, 'held_out', spec, 0),
-  }));
-  const take = (split: Task['split'], count: number) =>
-    Array.from({ length: count }, (_, i) => taskFromKey(nextOf(at(cycles, i)[split])));
+  const take = (split: Task['split'], count: number): Task[] => {
+    const tasks = tasksOf(spec, split);
+    return Array.from({ length: count }, () => nextOf(tasks));
+  };
   return [...take('train', spec.train_tasks), ...take('held_out', spec.held_out_tasks)];
+}
+
+/** All tasks of a split, which take the templates of all apps in turn. Keys are unique. */
+export function* tasksOf(choice: AppChoice, split: Task['split']): Generator<Task> {
+  const cycles = templatesOf(choice.apps).map(([app, template]) => keys(app, template, split, choice, 0));
+  for (let i = 0; ; i++) yield taskFromKey(nextOf(at(cycles, i)));
 }
 
 /** Argument drills, then episodes that the imperfect teacher has played in the worlds of training tasks. */
@@ -118,7 +132,7 @@ function* keys(
   app: App,
   template: TaskTemplate,
   split: Task['split'],
-  { seed, profile }: Pick<BuiltinDataSpec, 'seed' | 'profile'>,
+  { seed, profile }: AppChoice,
   offset: number,
 ): Generator<string> {
   const start = hash32(`${seed}/${app.name}/${template.name}`) % half;
@@ -128,7 +142,7 @@ function* keys(
   }
 }
 
-function nextOf(generator: Generator<string>): string {
+function nextOf<T>(generator: Generator<T>): T {
   const next = generator.next();
   if (next.done)
     throw new RangeError(`the built-in apps have no more tasks of one template: ask for fewer tasks`);
@@ -137,6 +151,6 @@ function nextOf(generator: Generator<string>): string {
 
 function at<T>(values: readonly T[], i: number): T {
   const value = values[i % values.length];
-  if (value === undefined) throw new RangeError('the data spec names no built-in app');
+  if (value === undefined) throw new RangeError('no app is named');
   return value;
 }

@@ -22,17 +22,16 @@ export const openEnvKind: EnvironmentKind = {
       );
     }
     const gradingToken = gradingTokenOf(spec, host);
-    const { fault_rate: faultRate, tool_error_rate: toolErrorRate } = spec;
     const said = serverOptionsOf(spec);
     // Also for a backend that is there already: a later run may name fewer.
     const maxSessions = host.placesOf(url, spec.max_sessions);
     return {
-      key: JSON.stringify([url, gradingToken ?? null, faultRate, toolErrorRate, callTimeoutMs, said]),
+      key: JSON.stringify([url, gradingToken ?? null, callTimeoutMs, said]),
       create: () =>
         createOpenEnvBackend({
           ...{ url, ...said, maxSessions, callTimeoutMs },
           ...(host.made ? { made: host.made } : {}),
-          ...(gradingToken ? { gradingToken, faultRate, toolErrorRate } : {}),
+          ...(gradingToken ? { gradingToken } : {}),
         }),
     };
   },
@@ -105,9 +104,11 @@ function addressOf({ env_key, url }: EnvironmentSpec): string {
   return url;
 }
 
-function gradingTokenOf(spec: EnvironmentSpec, { token: own }: EnvironmentHost): string | undefined {
+/** The token of the node's own server comes with its address, and is in no variable. */
+function gradingTokenOf(spec: EnvironmentSpec, { url, token: own }: EnvironmentHost): string | undefined {
+  const isOwn = own !== undefined && (spec.url ?? url) === url;
   const named = spec.grading_token_env;
-  const token = named ? process.env[named] : spec.url ? undefined : own;
+  const token = isOwn ? own : named && process.env[named];
   if (named && !token)
     throw new Error(
       `environment ${spec.env_key} takes its grading token from ${named}, but this variable is not set for the worker`,

@@ -13,11 +13,13 @@ export interface ServerTask {
   env_key: string;
   reset: { split: string; index: number };
   difficulty?: number;
+  template?: string;
+  env_variables?: Record<string, string | number | boolean>;
 }
 
 interface TaskApiOptions {
   headers?: Readonly<Record<string, string>>;
-  /** Key by which the rows name the environment; absent: its name on the server. */
+  /** Key by which the rows name the environment; absent: a task's own `env_key`, or the environment's name on the server. */
   envKey?: string;
   /** Limit of all answers together. */
   maxBytes?: number;
@@ -37,7 +39,7 @@ export async function readServerTasks(
   env: string,
   split: string,
   signal: AbortSignal,
-  { headers = {}, envKey = env, maxBytes = 256 << 20 }: TaskApiOptions = {},
+  { headers = {}, envKey, maxBytes = 256 << 20 }: TaskApiOptions = {},
 ): Promise<ServerTask[]> {
   const server = new TaskServer(url.replace(/\/+$/, ''), headers, maxBytes, signal);
   const path = `/${encodeURIComponent(env)}`;
@@ -93,10 +95,16 @@ class TaskServer {
   /** Posts `data`, or gets without it. `body` is undefined if the answer is not JSON. */
   async ask(path: string, data?: Record<string, unknown>): Promise<{ status: number; body: unknown }> {
     try {
-      const answer = await httpRequest(`${this.url}${path}`, {
-        ...{ headers: this.headers, timeoutMs: answerWithinMs, signal: this.signal },
-        ...(data === undefined ? {} : { body: writeJson(data) }),
-        maxBytes: this.maxBytes - this.#bytes,
+      const send = () =>
+        httpRequest(`${this.url}${path}`, {
+          ...{ headers: this.headers, timeoutMs: answerWithinMs, signal: this.signal },
+          ...(data === undefined ? {} : { body: writeJson(data) }),
+          maxBytes: this.maxBytes - this.#bytes,
+        });
+      const answer = await send().catch((error: unknown) => {
+        // The server may just have closed a connection that was kept from an earlier request.
+        if (!(error instanceof NoAnswer && error.reason === 'connection') || error.wasNotSent) throw error;
+        return send();
       });
       this.#bytes += answer.bytes.length;
       return { status: answer.status, body: parsed(answer.text) };
@@ -138,23 +146,39 @@ const keyFields = ['task_key', 'key', 'task_id', 'id'];
 /** Same as in a task file. */
 const longestKey = 200;
 
-function rowsOf(tasks: readonly unknown[], env: string, split: string, envKey: string): ServerTask[] {
+function rowsOf(
+  tasks: readonly unknown[],
+  env: string,
+  split: string,
+  envKey: string | undefined,
+): ServerTask[] {
   const own = tasks.map(ownKey);
   const keys = new Set(own);
   const areKeys = keys.size === tasks.length && !keys.has(null);
   return tasks.map((task, index) => {
-    const { difficulty, ...fields } = isObject(task) ? task : {};
+    const { difficulty, template, env_key, env_variables, ...fields } = isObject(task) ? task : {};
     const prompt = promptFields.map((name) => fields[name]).find((value) => typeof value === 'string');
     const level = numberIn(difficulty);
     const isLevel = level !== null && Number.isInteger(level) && level >= 1;
     return {
       task_key: (areKeys ? own[index] : null) ?? `${env}/${split}/${index}`,
       prompt: typeof task === 'string' ? task : textOf(prompt, ''),
-      env_key: envKey,
+      env_key: envKey ?? (isText(env_key) ? env_key : env),
       reset: { split, index },
       ...(isLevel ? { difficulty: level } : {}),
+      ...(isText(template) ? { template } : {}),
+      ...(isVariables(env_variables) ? { env_variables } : {}),
     };
   });
+}
+
+const isText = (value: unknown): value is string => typeof value === 'string' && value !== '';
+
+function isVariables(value: unknown): value is Record<string, string | number | boolean> {
+  return (
+    isObject(value) &&
+    Object.values(value).every((one) => ['string', 'number', 'boolean'].includes(typeof one))
+  );
 }
 
 /** Numbers are no keys: each split may begin at 0. */

@@ -2,16 +2,21 @@
 import type { Task, ToolSpec } from '../../spec/records/task.js';
 import type { TextResult } from '../apps/app.js';
 
-export interface ServedApp {
+/** Tasks that the task API lists, which `reset(split, index)` can select, too. */
+export interface TaskLists {
+  /** Number of tasks of a split; undefined if there is no such split. */
+  numTasks(split: string): number | undefined;
+  /** @throws RangeError for an index that the split does not have. */
+  taskAt(split: string, index: number): Task;
+}
+
+export interface ServedApp extends TaskLists {
   /** The app's name, which is the `env_key` of its tasks. */
   name: string;
   description: string;
   tools: readonly ToolSpec[];
   /** The task with this key; undefined if it is not a task of this app. */
   task(key: string): Task | undefined;
-  /** Number of tasks that the task API lists for a split; `reset(split, index)` can select them too. */
-  numTasks(split: Task['split']): number;
-  taskAt(split: Task['split'], index: number): Task;
   open(task: Task, options: { seed: number }): ServedWorld;
 }
 

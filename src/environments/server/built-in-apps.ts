@@ -1,17 +1,26 @@
-// The built-in apps as the server offers them.
+// The apps as the server offers them.
 import type { Task } from '../../spec/records/task.js';
 import type { App } from '../apps/app.js';
 import { infrastructureFault, modelFault } from '../apps/faults.js';
+import { type AppChoice, tasksOf } from '../apps/generate.js';
 import { appByName, appNames } from '../apps/registry.js';
-import { formatTaskKey, keyNumbers, splitOf, taskFromKey } from '../apps/task-key.js';
+import { taskFromKey } from '../apps/task-key.js';
 import { openWorld } from '../apps/world.js';
-import type { FaultSource, ServedApp } from './app-session.js';
+import type { FaultSource, ServedApp, TaskLists } from './app-session.js';
 
-/** How many tasks of each template the task API lists; `task_key` can select any of the others, about a million. */
-const listed: Record<Task['split'], number> = { train: 64, held_out: 16 };
+/** Number of tasks of a split that names none. `task_key` selects any of about a million. */
+const usualCounts: Record<Task['split'], number> = { train: 20_000, held_out: 512 };
 
 export function builtInApps(): ServedApp[] {
   return appNames.map((name) => served(appByName(name)));
+}
+
+/** Task lists of several apps in turn (`tracker,booking`), also of wide worlds (`wide/tracker`); undefined if it names something else. */
+export function listsOf(name: string): TaskLists | undefined {
+  const [, wide, listed = ''] = /^(wide\/)?([a-z,]+)$/.exec(name) ?? [];
+  const apps = listed.split(',');
+  if (new Set(apps).size < apps.length || apps.some((app) => !appNames.includes(app))) return undefined;
+  return taskLists({ apps, seed: 1, ...(wide === undefined ? {} : { profile: 'wide' as const }) });
 }
 
 export const builtInFaults: FaultSource = {
@@ -21,19 +30,12 @@ export const builtInFaults: FaultSource = {
 };
 
 function served(app: App): ServedApp {
-  const keys: Partial<Record<Task['split'], string[]>> = {};
-  const keysOf = (split: Task['split']): string[] => (keys[split] ??= listKeys(app, split));
   return {
     name: app.name,
     description: `${app.tools.length} tools on a seeded SQLite database; graded on all of its rows`,
     tools: app.tools,
     task: (key) => (key.startsWith(`${app.name}/`) ? taskFromKey(key) : undefined),
-    numTasks: (split) => keysOf(split).length,
-    taskAt(split, index) {
-      const key = keysOf(split)[index];
-      if (key === undefined) throw new RangeError(`${app.name} has no task ${index} in ${split}`);
-      return taskFromKey(key);
-    },
+    ...taskLists({ apps: [app.name], seed: 1 }),
     open(task) {
       const world = openWorld(task.task_key);
       return {
@@ -45,14 +47,31 @@ function served(app: App): ServedApp {
   };
 }
 
-function listKeys(app: App, split: Task['split']): string[] {
-  return app.templates.flatMap((template) => {
-    const keys: string[] = [];
-    for (let number = 0; number < keyNumbers && number < 20 * listed[split]; number++) {
-      const key = formatTaskKey(app, template, number);
-      if (splitOf(key) === split) keys.push(key);
-      if (keys.length === listed[split]) break;
-    }
-    return keys;
-  });
+/** Splits are `train` and `held_out`, or the first of their tasks (`train:512`). Tasks are made when they are first asked for. */
+function taskLists(choice: AppChoice): TaskLists {
+  const made: Partial<Record<string, { tasks: Task[]; more: Generator<Task> }>> = {};
+  return {
+    numTasks: (split) => {
+      const { side, count } = splitNamed(split) ?? {};
+      return side && (count ?? usualCounts[side]);
+    },
+    taskAt(split, index) {
+      const { side = 'train' } = splitNamed(split) ?? {};
+      const { tasks, more } = (made[side] ??= { tasks: [], more: tasksOf(choice, side) });
+      while (tasks.length <= index) {
+        const next = more.next();
+        if (next.done) break;
+        tasks.push(next.value);
+      }
+      const task = tasks[index];
+      if (!task) throw new RangeError(`${choice.apps.join(',')} has no task ${index} in ${split}`);
+      return task;
+    },
+  };
+}
+
+function splitNamed(split: string): { side: Task['split']; count?: number } | undefined {
+  const [, side, count] = /^(train|held_out)(?::([1-9]\d{0,5}))?$/.exec(split) ?? [];
+  if (side === undefined) return undefined;
+  return { side: side as Task['split'], ...(count === undefined ? {} : { count: Number(count) }) };
 }

@@ -1,6 +1,6 @@
 // All apps of one server: finds the app of a task key, and lists the tasks of the task API.
 import type { Task } from '../../spec/records/task.js';
-import type { ServedApp } from './app-session.js';
+import type { ServedApp, TaskLists } from './app-session.js';
 
 export interface SelectedTask {
   app: ServedApp;
@@ -18,11 +18,11 @@ export type Catalog = ReturnType<typeof createCatalog>;
 
 export const splits: readonly Task['split'][] = ['train', 'held_out'];
 
-export function isSplit(split: string): split is Task['split'] {
-  return (splits as readonly string[]).includes(split);
-}
-
-export function createCatalog(apps: readonly ServedApp[]) {
+/** `listsOf`: task lists of environments that are no single app. */
+export function createCatalog(
+  apps: readonly ServedApp[],
+  listsOf: (name: string) => TaskLists | undefined = () => undefined,
+) {
   const first = apps[0];
   if (!first) throw new Error('the environment server needs at least one app');
   const reserved = ['reset', 'step', 'state', 'close'];
@@ -35,6 +35,7 @@ export function createCatalog(apps: readonly ServedApp[]) {
   const names = apps.map((app) => app.name).join(', ');
   const byName = new Map(apps.map((app) => [app.name.toLowerCase(), app]));
   const app = (name: string): ServedApp | undefined => byName.get(name.toLowerCase());
+  const lists = (name: string): TaskLists | undefined => app(name) ?? listsOf(name.toLowerCase());
   // A session without a task lists the tools of all apps.
   const tools = new Map(apps.flatMap((served) => served.tools).map((spec) => [spec.name, spec]));
 
@@ -49,20 +50,22 @@ export function createCatalog(apps: readonly ServedApp[]) {
         `no app of this server has the task ${JSON.stringify(taskKey.slice(0, 200))}; apps: ${names}`,
       );
     }
-    const served = environment === undefined ? first! : app(environment);
-    if (!served)
+    const listed = environment === undefined ? first : lists(environment);
+    if (!listed)
       throw new Error(`unknown environment ${JSON.stringify(environment)}; this server has ${names}`);
     const chosen = split ?? 'train';
-    if (!isSplit(chosen))
+    const count = listed.numTasks(chosen);
+    if (count === undefined)
       throw new Error(`unknown split ${JSON.stringify(chosen)}; there are ${splits.join(', ')}`);
     const at = index ?? 0;
-    if (at < 0 || at >= served.numTasks(chosen)) {
+    if (at < 0 || at >= count) {
       throw new Error(
-        `Invalid task index ${at}; ${served.name} has ${served.numTasks(chosen)} tasks in ${chosen}`,
+        `Invalid task index ${at}; ${environment ?? first!.name} has ${count} tasks in ${chosen}`,
       );
     }
-    return { app: served, task: served.taskAt(chosen, at) };
+    const task = listed.taskAt(chosen, at);
+    return { app: app(task.env_key)!, task };
   }
 
-  return { apps, tools: [...tools.values()], app, select };
+  return { apps, tools: [...tools.values()], lists, select };
 }

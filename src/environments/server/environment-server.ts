@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { WebSocketServer, type WebSocket } from 'ws';
-import type { FaultSource, ServedApp } from './app-session.js';
+import type { FaultSource, ServedApp, TaskLists } from './app-session.js';
 import { createCatalog } from './catalog.js';
 import { createEpisodeProtocol } from './episode-protocol.js';
 import { answerHttp, maxBodyBytes } from './http-routes.js';
@@ -18,6 +18,8 @@ export interface EnvironmentServerOptions {
   /** 0: any free port. */
   port: number;
   apps: readonly ServedApp[];
+  /** Task lists of environments that are no single app. */
+  listsOf?: (name: string) => TaskLists | undefined;
   faults: FaultSource;
   /** A client that sends this token may grade and set fault rates. Never displayed. */
   gradingToken: string;
@@ -67,7 +69,7 @@ export async function createEnvironmentServer(options: EnvironmentServerOptions)
   }
   const log = options.log ?? (() => undefined);
   const sessionTimeoutMs = options.sessionTimeoutMs ?? 30 * 60_000;
-  const catalog = createCatalog(options.apps);
+  const catalog = createCatalog(options.apps, options.listsOf);
   const limits = {
     maxSessions: options.maxSessions ?? 1024,
     sessionTimeoutMs,

@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { isObject } from '../../base/json.js';
 import { appsVersion } from '../apps/registry.js';
 import { RepeatedKeyError } from './answered-requests.js';
-import { isSplit, splits } from './catalog.js';
+import { splits } from './catalog.js';
 import { ForbiddenError, InjectedFault } from './episode-protocol.js';
 import { observationData, type Observation, type ValidationProblem } from './frames.js';
 import { answerRpc, parseError, rpcError } from './json-rpc.js';
@@ -137,28 +137,28 @@ function grade({ protocol, sessions }: SocketContext, text: string): unknown {
 }
 
 function answerTasks({ catalog }: SocketContext, name: string, what: string, text: string): unknown {
-  const app = catalog.app(name);
-  if (!app) throw new HttpError(404, `unknown environment '${name}'`);
+  const lists = catalog.lists(name);
+  if (!lists) throw new HttpError(404, `unknown environment '${name}'`);
   if (what === 'splits') {
     return splits.map((split) => ({ name: split, type: split === 'train' ? 'train' : 'custom' }));
   }
   const query = valid(checkTaskQuery(body(text), what === 'task' || what === 'task_range' ? what : 'all'));
   const { split, index = 0 } = query;
-  if (!isSplit(split)) throw new HttpError(400, `Invalid split; there are ${splits.join(', ')}`);
-  const count = app.numTasks(split);
+  const count = lists.numTasks(split);
+  if (count === undefined) throw new HttpError(400, `Invalid split; there are ${splits.join(', ')}`);
   const list = (from: number, to: number): unknown[] =>
-    Array.from({ length: Math.max(0, to - from) }, (_, index) => app.taskAt(split, from + index));
+    Array.from({ length: Math.max(0, to - from) }, (_, index) => lists.taskAt(split, from + index));
   const clamp = (index: number): number => Math.min(count, Math.max(0, index));
   switch (what) {
     case 'num_tasks':
       return { num_tasks: count };
     case 'task':
       if (index < 0 || index >= count) throw new HttpError(400, 'Invalid task index');
-      return { task: app.taskAt(split, index) };
+      return { task: lists.taskAt(split, index) };
     case 'task_range':
       return { tasks: list(clamp(query.start ?? 0), clamp(query.stop ?? count)) };
     default:
-      return { tasks: list(0, count), env_name: app.name };
+      return { tasks: list(0, count), env_name: name };
   }
 }
 

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { rmSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { builtInApps, builtInFaults } from './built-in-apps.js';
+import { builtInApps, builtInFaults, listsOf } from './built-in-apps.js';
 import { createEnvironmentServer, type EnvironmentServerOptions } from './environment-server.js';
 
 const usage = `usage: longhaul env serve -- [--port N] [--host ADDRESS] [--allow-remote] [--token-file PATH]
@@ -21,7 +21,7 @@ function readOptions(): Omit<EnvironmentServerOptions, 'apps' | 'faults'> {
       host: { type: 'string', default: '127.0.0.1' },
       'allow-remote': { type: 'boolean', default: false },
       'token-file': { type: 'string' },
-      'max-sessions': { type: 'string', default: '1024' },
+      'max-sessions': { type: 'string', default: process.env.MAX_CONCURRENT_ENVS ?? '1024' },
       'session-timeout': { type: 'string', default: '1800' },
       'resume-timeout': { type: 'string', default: '30' },
       'fault-rate': { type: 'string', default: '0' },
@@ -75,6 +75,7 @@ async function main(): Promise<void> {
   const server = await createEnvironmentServer({
     ...readOptions(),
     apps: builtInApps(),
+    listsOf,
     faults: builtInFaults,
   });
   const stop = (): void => {

@@ -32,18 +32,16 @@ export function entryProblems(environments: readonly EnvironmentSpec[]): SpecPro
 }
 
 function fleetProblems(environment: EnvironmentSpec, path: string): SpecProblem[] {
-  const { grading_token_env, fault_rate, tool_error_rate } = environment;
+  const { grading_token_env } = environment;
   const named =
     ofServers.find((key) => environment[key] !== undefined) ??
-    (grading_token_env === undefined ? undefined : 'grading_token_env') ??
-    (fault_rate === 0 ? undefined : 'fault_rate') ??
-    (tool_error_rate === 0 ? undefined : 'tool_error_rate');
+    (grading_token_env === undefined ? undefined : 'grading_token_env');
   if (named === undefined) return [];
   return [{ path: `${path}.${named}`, problem: 'is for OpenEnv servers', fix: 'remove it: kind is fleet' }];
 }
 
 function serverProblems(environment: EnvironmentSpec, path: string): SpecProblem[] {
-  const { env_key, url, fault_rate, tool_error_rate, max_sessions } = environment;
+  const { env_key, url, max_sessions } = environment;
   const problems: SpecProblem[] = [];
   if (env_key === '*')
     problems.push({
@@ -65,19 +63,13 @@ function serverProblems(environment: EnvironmentSpec, path: string): SpecProblem
     problems.push({
       path: `${path}.${named}`,
       problem: 'it describes a server with a url of its own, and this entry has none',
-      fix: 'give the url, or remove this setting: the built-in server is known',
+      fix: 'give the url, or remove this setting',
     });
   if (environment.sessions === 'attached' && environment.transport === 'http')
     problems.push({
       path: `${path}.sessions`,
       problem: 'attached sessions are played over a socket, and transport is http',
       fix: 'remove one of them',
-    });
-  if (url !== undefined && (fault_rate !== 0 || tool_error_rate !== 0))
-    problems.push({
-      path,
-      problem: 'fault_rate and tool_error_rate are set for a server with its own url',
-      fix: 'only the built-in server fails on purpose: remove the url or the rates',
     });
   return problems;
 }

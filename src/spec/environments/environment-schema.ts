@@ -1,7 +1,7 @@
 // The schema of an environment's entry: what it is, where it is, and how it is played on.
 import { z } from 'zod';
 import { secretInUrl } from '../../base/secrets.js';
-import { count, name, positive, share, text, variableName } from '../fields.js';
+import { count, name, positive, text, variableName } from '../fields.js';
 
 /** Two hours. */
 export const usualTtlSeconds = 7200;
@@ -75,8 +75,4 @@ export const environment = z.strictObject({
     .describe(
       'grade of an episode without a call if the reset gave no reward; absent: `unknown`, but 0 with `reward: sum` or `contract: gym`',
     ),
-  fault_rate: share.default(0).describe('share of calls that the built-in server fails on purpose'),
-  tool_error_rate: share
-    .default(0)
-    .describe('share of tool calls that the built-in server answers with an error on purpose'),
 });

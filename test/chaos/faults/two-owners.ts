@@ -42,7 +42,7 @@ function startRival({ stack, folder, scripts, node }: OpenTrial) {
         join(folder, 'engine'),
       ],
       ...['--temporal-address', addresses.temporal, '--namespace', 'default', '--store', addresses.store],
-      ...['--environments', addresses.environments, '--grading-token-file', join(folder, 'grading-token')],
+      ...['--environments', addresses.environments!, '--grading-token-file', join(folder, 'grading-token')],
     ],
     { stdio: 'ignore' },
   );

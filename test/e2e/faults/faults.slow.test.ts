@@ -52,7 +52,7 @@ beforeAll(async () => {
     scripts: {
       orchestrator: compiled('workers/orchestrator-main.js'),
       node: compiled('workers/node-main.js'),
-      environments: compiled('environments/server/main.js'),
+      environments: [process.execPath, compiled('environments/server/main.js')],
       follower: compiled('workers/follower-main.js'),
     },
   });

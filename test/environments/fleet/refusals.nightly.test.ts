@@ -29,7 +29,7 @@ describe.skipIf(!python)('a run on Fleet', () => {
 
   const entry = (more: Partial<EnvironmentSpec> = {}): EnvironmentSpec => ({
     ...{ env_key: '*', kind: 'fleet', url: service.url, api_key_env: variable },
-    ...{ fault_rate: 0, tool_error_rate: 0, ...more },
+    ...more,
   });
   const begun = (more?: Partial<EnvironmentSpec>, played: readonly Task[] = tasks) => {
     if (process.env[variable] === undefined) vi.stubEnv(variable, service.key);

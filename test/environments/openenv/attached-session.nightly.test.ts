@@ -151,7 +151,7 @@ describe.skipIf(!python)('a session on a server of one place', () => {
 describe.skipIf(!oldPython)('a server that keeps no session', () => {
   it('is refused when a run starts that asks for it', async () => {
     const old = await startOpenEnvFixture(oldPython, 1);
-    const environment = { env_key: 'fixture', url: old.url, fault_rate: 0, tool_error_rate: 0 };
+    const environment = { env_key: 'fixture', url: old.url };
     await expect(refuseUnplayable([{ ...environment, sessions: 'attached' }])).rejects.toThrow(
       /keeps no session without its socket/,
     );

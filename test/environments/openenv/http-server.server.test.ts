@@ -43,7 +43,7 @@ const act = (env: Environment, by: unknown) =>
   env.callTool({ name: 'act', arguments: { by } }, { turn: 0, tryNumber: 0 });
 
 const specOf = (url: string, change: object = {}) => ({
-  ...{ env_key: 'counter', url, fault_rate: 0, tool_error_rate: 0 },
+  ...{ env_key: 'counter', url },
   ...change,
 });
 

@@ -39,7 +39,7 @@ describe('a server that answers after 0.2 s', () => {
     const waits: string[] = [];
     const asking = askIdentities(['slow'], {
       ...{
-        environments: [{ env_key: 'slow', url, fault_rate: 0, tool_error_rate: 0 }],
+        environments: [{ env_key: 'slow', url }],
         tasks: [],
         callTimeoutS: 1,
         maxWaitS: 2,

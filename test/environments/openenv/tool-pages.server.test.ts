@@ -94,7 +94,7 @@ it.each(['episode', 'shared'] as const)(
     expect(await one()).toBe(first);
     expect(await other()).toEqual(first);
     // The demonstrations of a dataset show what its episodes show.
-    const spec = { env_key: 'x', url: server.url, fault_rate: 0, tool_error_rate: 0 };
+    const spec = { env_key: 'x', url: server.url };
     const { signal } = new AbortController();
     expect(await openEnvKind.tools(spec, counterTask(1), { timeoutMs: 10_000, signal })).toEqual(first);
   },

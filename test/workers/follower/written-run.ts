@@ -262,7 +262,7 @@ function specOf(run: WrittenRun, { run: record, suite }: RecordTypes): RunSpec {
   return {
     ...record.spec,
     name: run.run,
-    environments: [{ env_key: 'crm/eu', fault_rate: 0, tool_error_rate: 0 }],
+    environments: [{ env_key: 'crm/eu' }],
     data: { eval_tasks: suiteTasks.interval, final_eval_tasks: suiteTasks.final },
     warm_start: [],
     generator: { ...suite.sampling, temperature: 0.7 },

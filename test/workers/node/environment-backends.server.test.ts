@@ -8,14 +8,14 @@ import {
 } from '../../../src/workers/node/environment-backends.js';
 import { counterTask, noFaults, startCounterServer, token } from '../../environments/stand-in.js';
 
-const spec: EnvironmentSpec = { env_key: 'counter', fault_rate: 0.5, tool_error_rate: 0 };
+const spec: EnvironmentSpec = { env_key: 'counter' };
 
 let server: EnvironmentServer;
 let backends: EnvironmentBackends;
 beforeEach(async () => {
   // The server never answers the call of turn 1.
   const faults = { ...noFaults, infrastructure: ({ turn }: { turn: number }) => hangAt(turn) };
-  server = await startCounterServer({ faults });
+  server = await startCounterServer({ faults, faultRate: 0.5 });
   backends = environmentBackends({ url: server.url, token });
 });
 afterEach(async () => {
@@ -62,7 +62,7 @@ it('all episodes of a run share one backend, whether or not its spec names the k
 it('an episode that must play alone is alone on its server, even among backends with other settings', async () => {
   const signal = AbortSignal.timeout(5_000);
   const options = { seed: 1, episodeId: 'e', tryNumber: 0 };
-  const other = backends.backendFor({ ...spec, fault_rate: 0 }, 700);
+  const other = backends.backendFor(spec, 700);
   const suspicious = backends.backendFor({ ...spec, url: `${server.url}/` }, 500);
   // After this session, the backend needs only one more reply to open the next.
   await (await suspicious.open(counterTask(1), options, signal)).close();
