@@ -81,7 +81,7 @@ async function withStack(stack, device, use) {
     process.execPath,
     [
       ...[join(repository, 'bin/longhaul'), 'up', '--folder', stack.folder, '--json', '--environments'],
-      `'${process.execPath}' '${join(repository, 'dist/environments/server/main.js')}'`,
+      `'${process.execPath}' '${join(repository, 'dist/examples/apps/server/main.js')}'`,
     ],
     {
       ...{ cwd: repository, env: environment, stdio: ['ignore', 'pipe', 'pipe'] },

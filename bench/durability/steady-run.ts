@@ -3,9 +3,9 @@
 import { toolFormat } from '../../src/episode/tool-formats/tool-format.js';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { generateTasks } from '../../src/environments/apps/generate.js';
-import { appByName } from '../../src/environments/apps/registry.js';
-import { oracle } from '../../src/environments/apps/task-key.js';
+import { generateTasks } from '../../examples/apps/generate.js';
+import { appByName } from '../../examples/apps/registry.js';
+import { oracle } from '../../examples/apps/task-key.js';
 import { systemPrompt } from '../../src/episode/system-prompt.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import { readSpecFile } from '../../src/spec/spec-input.js';

@@ -1,5 +1,5 @@
 // Environment servers: whether failures are ever taken for zeros, how well a server's places are used where nobody named them, and what the
-// built-in server answers.
+// example server answers.
 import { toolFormat } from '../../src/episode/tool-formats/tool-format.js';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -7,9 +7,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { loadChatTemplate } from '../../src/episode/chat-template.js';
 import { playEpisode } from '../../src/episode/episode-loop.js';
 import { loadTokenizer } from '../../src/episode/tokenizer.js';
-import { appNames } from '../../src/environments/apps/registry.js';
-import { generateTasks } from '../../src/environments/apps/generate.js';
-import { oracle } from '../../src/environments/apps/task-key.js';
+import { appNames } from '../../examples/apps/registry.js';
+import { generateTasks } from '../../examples/apps/generate.js';
+import { oracle } from '../../examples/apps/task-key.js';
 import { createOpenEnvBackend } from '../../src/environments/openenv/openenv-backend.js';
 import type { Task } from '../../src/spec/records/task.js';
 import { seededRandom } from '../../test/chaos/random.js';

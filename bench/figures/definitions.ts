@@ -140,7 +140,7 @@ export const figureDefinitions: readonly FigureDefinition[] = [
     ['environments_lossy_episodes', 'episodes', '≥ 500', 'lossy_episodes', '1, 5, 20 % lost answers'],
     ['environments_lost_answers', 'answers', '', 'lost_answers', 'in them'],
     ['environments_places_found', 'ratio', '≥ 0.9', 'places_ratio', 'unset over set `max_sessions`'],
-    ['environments_calls', '1/s', '≥ 5000', 'server_calls_per_second', 'built-in server, 1,000 sessions'],
+    ['environments_calls', '1/s', '≥ 5000', 'server_calls_per_second', 'example server, 1,000 sessions'],
     ['environments_call_p99', 'ms', '≤ 50', 'server_call_ms_p99', 'of them'],
   ]),
   ...rowsOf('data', 'data', [

@@ -1,4 +1,4 @@
-// Writes the records of a long run for measuring the report, with the same writers as a real run. Its episodes are calls of the built-in
+// Writes the records of a long run for measuring the report, with the same writers as a real run. Its episodes are calls of the example
 // apps' teacher with real results, and some of them are made to fail. Its metrics are invented.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -17,9 +17,9 @@ import type { EpisodeRecord } from '../../src/spec/records/episode.js';
 import type { GrpoPlan } from '../../src/spec/records/plan.js';
 import type { SamplingPlan } from '../../src/spec/records/parts.js';
 import { servedAt } from '../../src/cli/train/example-server.js';
-import { generateDemonstrations } from '../../src/environments/apps/generate.js';
-import { builtInApps, builtInFaults, listsOf } from '../../src/environments/server/built-in-apps.js';
-import { createEnvironmentServer } from '../../src/environments/server/environment-server.js';
+import { generateDemonstrations } from '../../examples/apps/generate.js';
+import { servedApps, faultsOfApps, listsOf } from '../../examples/apps/server/served-apps.js';
+import { createEnvironmentServer } from '../../examples/apps/server/environment-server.js';
 import { readSpecFile } from '../../src/spec/spec-input.js';
 import type { Demonstration, DemonstrationMessage } from '../../src/spec/records/task.js';
 import { recordDigest } from '../../src/store/records/canonical.js';
@@ -76,7 +76,7 @@ async function openedRun(store: ObjectStore): Promise<RunData> {
   const demonstrations = join(folder, 'demonstrations.jsonl');
   await writeFile(demonstrations, shown.map((one) => `${JSON.stringify(one)}\n`).join(''));
   const server = await createEnvironmentServer({
-    ...{ port: 0, apps: builtInApps(), listsOf, faults: builtInFaults, gradingToken: 'bench' },
+    ...{ port: 0, apps: servedApps(), listsOf, faults: faultsOfApps, gradingToken: 'bench' },
   });
   const spec = {
     ...servedAt(quickstart, server.url),

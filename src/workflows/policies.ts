@@ -64,7 +64,7 @@ export const closedRunsPolicy = {
   scheduleToCloseTimeout: '30 seconds',
 } satisfies ActivityOptions;
 
-/** Longer, because a run's first opening may generate the built-in tasks. */
+/** Longer, because a run's first opening may generate a data set. */
 export const openRunPolicy = {
   startToCloseTimeout: '15 minutes',
   heartbeatTimeout,

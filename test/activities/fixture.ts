@@ -22,12 +22,12 @@ import type { FileEngine } from '../../src/engine/file-engine.js';
 import { createNativeEngine, type NativeEngine } from '../../src/engine/native/native-engine.js';
 import { createStateLock } from '../../src/engine/native/state-lock.js';
 import { JournalFolder } from '../../src/episode/journal-folder.js';
-import { generateDemonstrations, generateTasks } from '../../src/environments/apps/generate.js';
-import { builtInApps, builtInFaults } from '../../src/environments/server/built-in-apps.js';
+import { generateDemonstrations, generateTasks } from '../../examples/apps/generate.js';
+import { servedApps, faultsOfApps } from '../../examples/apps/server/served-apps.js';
 import {
   createEnvironmentServer,
   type EnvironmentServer,
-} from '../../src/environments/server/environment-server.js';
+} from '../../examples/apps/server/environment-server.js';
 import type { EnvironmentSpec } from '../../src/spec/run-spec.js';
 import type { RecordKind, RecordTypes } from '../../src/spec/records/record-kinds.js';
 import type { Task } from '../../src/spec/records/task.js';
@@ -48,7 +48,7 @@ export const run = 'unit';
 export const lastSftStep = steps.sft;
 
 export function startEnvironments(): Promise<EnvironmentServer> {
-  return createEnvironmentServer({ port: 0, apps: builtInApps(), faults: builtInFaults, gradingToken });
+  return createEnvironmentServer({ port: 0, apps: servedApps(), faults: faultsOfApps, gradingToken });
 }
 
 /** Writes a folder with `tasks.jsonl` and `demonstrations.jsonl` of the tracker. */

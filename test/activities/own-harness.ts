@@ -1,6 +1,6 @@
 // Provides a harness to a test file: one for each test, or one for all tests.
 import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest';
-import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
+import type { EnvironmentServer } from '../../examples/apps/server/environment-server.js';
 import { type Harness, startEnvironments, startHarness } from './fixture.js';
 import { attemptsFolder } from '../../src/store/record-keys.js';
 import { keysOf } from '../store/overlaid-store.js';

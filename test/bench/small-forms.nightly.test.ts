@@ -13,8 +13,8 @@ import {
 } from '../../bench/quickstart/history.js';
 import { measureReplay } from '../../bench/restore/restore.js';
 import { recordFigures } from '../../bench/quickstart/run-records.js';
-import { generateTasks } from '../../src/environments/apps/generate.js';
-import { oracle } from '../../src/environments/apps/task-key.js';
+import { generateTasks } from '../../examples/apps/generate.js';
+import { oracle } from '../../examples/apps/task-key.js';
 import { readSpecFile } from '../../src/spec/spec-input.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import type { Demonstration, Task } from '../../src/spec/records/task.js';

@@ -2,7 +2,7 @@
 import { afterEach, expect, it } from 'vitest';
 import { toolListsFor } from '../../src/data/tool-lists.js';
 import { createOpenEnvBackend } from '../../src/environments/openenv/openenv-backend.js';
-import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
+import type { EnvironmentServer } from '../../examples/apps/server/environment-server.js';
 import type { EnvironmentSpec } from '../../src/spec/run-spec.js';
 import type { Demonstration } from '../../src/spec/records/task.js';
 import { startForeignServer } from '../environments/foreign-server.js';

@@ -43,7 +43,7 @@ describe('a stack whose run is reported', () => {
       scripts: {
         orchestrator: built('workers/orchestrator-main.js'),
         node: built('workers/node-main.js'),
-        environments: [process.execPath, built('environments/server/main.js')],
+        environments: [process.execPath, built('examples/apps/server/main.js')],
         follower: fileURLToPath(new URL('hurried-follower.mjs', import.meta.url)),
       },
       log: (message) => console.log(message),

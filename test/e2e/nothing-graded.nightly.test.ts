@@ -81,7 +81,7 @@ describe('a run on a server that grades nothing', () => {
       scripts: {
         orchestrator: built('workers/orchestrator-main.js'),
         node: built('workers/node-main.js'),
-        environments: [process.execPath, built('environments/server/main.js')],
+        environments: [process.execPath, built('examples/apps/server/main.js')],
         follower: built('workers/follower-main.js'),
       },
       log: (message) => console.log(message),

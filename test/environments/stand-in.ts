@@ -1,10 +1,10 @@
 // A small app with a counter, for cases that built-in apps never show: bugs, huge outputs, faults at a chosen turn.
-import type { FaultSource, ServedApp } from '../../src/environments/server/app-session.js';
+import type { FaultSource, ServedApp } from '../../examples/apps/server/app-session.js';
 import {
   createEnvironmentServer,
   type EnvironmentServer,
   type EnvironmentServerOptions,
-} from '../../src/environments/server/environment-server.js';
+} from '../../examples/apps/server/environment-server.js';
 import type { Task } from '../../src/spec/records/task.js';
 
 export const token = 'grading-token';

@@ -1,17 +1,17 @@
 // Episodes against the built-in environment server, over its WebSocket.
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { oracle } from '../../src/environments/apps/task-key.js';
-import { generateTasks } from '../../src/environments/apps/generate.js';
-import { appByName } from '../../src/environments/apps/registry.js';
-import { openWorld } from '../../src/environments/apps/world.js';
+import { oracle } from '../../examples/apps/task-key.js';
+import { generateTasks } from '../../examples/apps/generate.js';
+import { appByName } from '../../examples/apps/registry.js';
+import { openWorld } from '../../examples/apps/world.js';
 import { type EnvironmentBackend, EnvironmentError } from '../../src/environments/environment.js';
 import { createOpenEnvBackend } from '../../src/environments/openenv/openenv-backend.js';
-import { builtInApps, builtInFaults } from '../../src/environments/server/built-in-apps.js';
+import { servedApps, faultsOfApps } from '../../examples/apps/server/served-apps.js';
 import {
   createEnvironmentServer,
   type EnvironmentServer,
-} from '../../src/environments/server/environment-server.js';
+} from '../../examples/apps/server/environment-server.js';
 import { loadChatTemplate } from '../../src/episode/chat-template.js';
 import { tokenizeDemonstration } from '../../src/episode/demonstration.js';
 import { type EpisodePlay, type EpisodeRequest, playEpisode } from '../../src/episode/episode-loop.js';
@@ -39,8 +39,8 @@ let backend: EnvironmentBackend;
 beforeAll(async () => {
   server = await createEnvironmentServer({
     port: 0,
-    apps: builtInApps(),
-    faults: builtInFaults,
+    apps: servedApps(),
+    faults: faultsOfApps,
     gradingToken,
   });
   backend = createOpenEnvBackend({ url: server.url, gradingToken, maxSessions: 16 });

@@ -5,11 +5,11 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { EnvironmentBackend, OpenOptions } from '../../src/environments/environment.js';
 import { createOpenEnvBackend } from '../../src/environments/openenv/openenv-backend.js';
-import type { FaultSource, ServedApp } from '../../src/environments/server/app-session.js';
+import type { FaultSource, ServedApp } from '../../examples/apps/server/app-session.js';
 import type {
   EnvironmentServer,
   EnvironmentServerOptions,
-} from '../../src/environments/server/environment-server.js';
+} from '../../examples/apps/server/environment-server.js';
 import { loadChatTemplate } from '../../src/episode/chat-template.js';
 import { type EpisodePlay, playEpisode } from '../../src/episode/episode-loop.js';
 import { JournalFolder } from '../../src/episode/journal-folder.js';

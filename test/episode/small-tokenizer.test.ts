@@ -5,8 +5,8 @@ import { loadChatTemplate } from '../../src/episode/chat-template.js';
 import { promptTokens } from '../../src/episode/conversation.js';
 import { tokenizeDemonstration } from '../../src/episode/demonstration.js';
 import { loadTokenizer } from '../../src/episode/tokenizer.js';
-import { generateDemonstrations, generateTasks } from '../../src/environments/apps/generate.js';
-import { appByName } from '../../src/environments/apps/registry.js';
+import { generateDemonstrations, generateTasks } from '../../examples/apps/generate.js';
+import { appByName } from '../../examples/apps/registry.js';
 import { hermes, sampling } from './fixtures.js';
 
 const tokenizer = loadTokenizer(readFileSync('presets/tokenizers/small/tokenizer.json'));

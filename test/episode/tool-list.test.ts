@@ -1,7 +1,7 @@
 // Signatures of tools, from the schemas of all kinds that servers publish.
 import { toolFormat } from '../../src/episode/tool-formats/tool-format.js';
 import { describe, expect, it } from 'vitest';
-import { appByName } from '../../src/environments/apps/registry.js';
+import { appByName } from '../../examples/apps/registry.js';
 import { parseServerJson } from '../../src/environments/openenv/server-json.js';
 import { leftOutTools, readTools } from '../../src/environments/tool-results.js';
 import { systemPrompt } from '../../src/episode/system-prompt.js';

@@ -36,7 +36,7 @@ describe('the embedded stack', () => {
       scripts: {
         orchestrator: resolve('dist/workers/orchestrator-main.js'),
         node: resolve('dist/workers/node-main.js'),
-        environments: [process.execPath, resolve('dist/environments/server/main.js')],
+        environments: [process.execPath, resolve('dist/examples/apps/server/main.js')],
         follower: resolve('dist/workers/follower-main.js'),
       },
       log: () => undefined,

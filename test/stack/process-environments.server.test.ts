@@ -40,7 +40,10 @@ describe.skipIf(!existsSync('/proc/self/environ'))('longhaul up (reads /proc of 
   let up: ChildProcess;
   beforeAll(async () => {
     const ports = ['--temporal-port', String(await freePort()), '--ui-port', String(await freePort())];
-    const server = ['--environments', `'${process.execPath}' ${resolve('dist/environments/server/main.js')}`];
+    const server = [
+      '--environments',
+      `'${process.execPath}' ${resolve('dist/examples/apps/server/main.js')}`,
+    ];
     up = spawn(
       resolve('bin/longhaul'),
       ['up', '--json', '--folder', join(folder, 'stack'), ...ports, ...server],

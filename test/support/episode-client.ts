@@ -1,8 +1,8 @@
 // A client of an environment server, run as a separate process: it opens episodes and calls tools until it is killed. Arguments: url,
 // grading token, number of episodes. Prints one line when all episodes are open.
-import { generateTasks } from '../../src/environments/apps/generate.js';
-import { appNames } from '../../src/environments/apps/registry.js';
-import { oracle } from '../../src/environments/apps/task-key.js';
+import { generateTasks } from '../../examples/apps/generate.js';
+import { appNames } from '../../examples/apps/registry.js';
+import { oracle } from '../../examples/apps/task-key.js';
 import { createOpenEnvBackend } from '../../src/environments/openenv/openenv-backend.js';
 
 const [, , url = '', gradingToken = '', count = '1'] = process.argv;

@@ -1,9 +1,9 @@
 // Plays episodes with journals until it is killed, as a node worker does. Arguments: url, grading token, number of episodes, folder of the
 // journals (the next process gets the same folder). Prints a line when every episode is in the middle of a turn.
 import { readFileSync } from 'node:fs';
-import { generateTasks } from '../../src/environments/apps/generate.js';
-import { appNames } from '../../src/environments/apps/registry.js';
-import { oracle } from '../../src/environments/apps/task-key.js';
+import { generateTasks } from '../../examples/apps/generate.js';
+import { appNames } from '../../examples/apps/registry.js';
+import { oracle } from '../../examples/apps/task-key.js';
 import type { EnvironmentBackend } from '../../src/environments/environment.js';
 import { createOpenEnvBackend } from '../../src/environments/openenv/openenv-backend.js';
 import { loadChatTemplate } from '../../src/episode/chat-template.js';

@@ -19,6 +19,6 @@ export const built = (path: string): string => join(repository, 'dist', path);
 export const builtScripts = {
   orchestrator: built('workers/orchestrator-main.js'),
   node: built('workers/node-main.js'),
-  environments: [process.execPath, built('environments/server/main.js')],
+  environments: [process.execPath, built('examples/apps/server/main.js')],
   follower: built('workers/follower-main.js'),
 };

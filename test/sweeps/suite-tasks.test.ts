@@ -1,7 +1,7 @@
 // A suite is identified by its content: equal requests have the same digest, so nothing is played twice.
 import { describe, expect, test } from 'vitest';
 import { evaluationSampling } from '../../src/rl/sampling.js';
-import { generateTasks } from '../../src/environments/apps/generate.js';
+import { generateTasks } from '../../examples/apps/generate.js';
 import { hash32 } from '../../src/rl/random.js';
 import type { SuiteRecord } from '../../src/spec/records/evaluation-records.js';
 import { recordDigest } from '../../src/store/records/canonical.js';

@@ -9,9 +9,9 @@ const folder = join(repository, 'dist/demonstrations');
 const stamp = join(folder, '.sources');
 
 export async function ensureDemonstrations() {
-  const key = contentKey([join(repository, 'src/environments/apps')]);
+  const key = contentKey([join(repository, 'examples/apps')]);
   if (existsSync(stamp) && readFileSync(stamp, 'utf8') === key) return;
-  const program = join(repository, 'dist/environments/apps/demonstrations-main.js');
+  const program = join(repository, 'dist/examples/apps/demonstrations-main.js');
   await runLong(process.execPath, [program, folder], { label: 'demonstrations' });
   writeFileSync(stamp, key);
 }

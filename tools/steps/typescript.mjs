@@ -7,11 +7,16 @@ import { runLong } from './command.mjs';
 import { ensureDemonstrations } from './demonstrations.mjs';
 
 const targets = {
-  product: { config: 'tsconfig.build.json', output: 'dist', sources: ['src'], root: 'src' },
+  product: {
+    config: ['tsconfig.build.json', 'tsconfig.examples.json'],
+    output: 'dist',
+    sources: ['src', 'examples/apps'],
+    root: 'src',
+  },
   development: {
-    config: 'tsconfig.dev.json',
+    config: ['tsconfig.dev.json'],
     output: 'dist/dev',
-    sources: ['src', 'bench', 'test/chaos', 'test/support'],
+    sources: ['src', 'examples/apps', 'bench', 'test/chaos', 'test/support'],
     root: '.',
   },
 };
@@ -20,7 +25,7 @@ const targets = {
 export async function ensureTypescript(name) {
   const target = targets[name];
   const stamp = join(repository, target.output, '.sources');
-  const settings = ['tsconfig.json', target.config, 'package-lock.json'].map((file) =>
+  const settings = ['tsconfig.json', ...target.config, 'package-lock.json'].map((file) =>
     join(repository, file),
   );
   const current = () =>
@@ -31,9 +36,8 @@ export async function ensureTypescript(name) {
     if (isCurrent()) return 'current';
     const key = current();
     const compiler = join(repository, 'node_modules/typescript/bin/tsc');
-    await runLong(process.execPath, [compiler, '-p', target.config], {
-      label: `typescript ${name}`,
-    });
+    for (const config of target.config)
+      await runLong(process.execPath, [compiler, '-p', config], { label: `typescript ${name}` });
     copyAssets(target.root, target.output);
     removeStale(target);
     if (name === 'product') await ensureDemonstrations();
@@ -50,7 +54,8 @@ function removeStale(target) {
   for (const file of filesBelow(output)) {
     if (target.output === 'dist' && file.startsWith(`${nested}/`)) continue;
     if (!/\.js(\.map)?$/.test(file)) continue;
-    const source = join(repository, target.root, relative(output, file));
+    const path = relative(output, file);
+    const source = join(repository, path.startsWith('examples/') ? '.' : target.root, path);
     if (!existsSync(source) && !existsSync(source.replace(/\.js(\.map)?$/, '.ts'))) rmSync(file);
   }
 }

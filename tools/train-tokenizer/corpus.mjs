@@ -3,8 +3,8 @@
 import { writeFileSync } from 'node:fs';
 import { systemPrompt } from '../../dist/episode/system-prompt.js';
 import { toolObservation } from '../../dist/episode/observation.js';
-import { generateDemonstrations, generateTasks } from '../../dist/environments/apps/generate.js';
-import { appByName } from '../../dist/environments/apps/registry.js';
+import { generateDemonstrations, generateTasks } from '../../dist/examples/apps/generate.js';
+import { appByName } from '../../dist/examples/apps/registry.js';
 
 const [output] = process.argv.slice(2);
 if (!output) throw new Error('usage: node tools/train-tokenizer/corpus.mjs OUTPUT.jsonl');

@@ -9,7 +9,7 @@ import { refuseSilentTeacher } from '../../data/preparation/teacher/chat-endpoin
 import { requirePrepared } from '../../data/prepared-dataset.js';
 import { toolListsOf } from '../../data/tool-lists.js';
 import { datasetId, type DatasetSpec, parseDatasetSpec, type TeacherSpec } from '../../spec/dataset-spec.js';
-import { environmentOf, isBuiltIn } from '../../spec/environments/environment-of.js';
+import { environmentOf, isOfStack } from '../../spec/environments/environment-of.js';
 import { fixOfUnlisted } from '../../spec/environments/environment-problems.js';
 import { InvalidSpec } from '../../spec/invalid-spec.js';
 import type { GatheredRecord } from '../../spec/records/preparation-records.js';
@@ -137,7 +137,7 @@ function refuseMissingServers({ environments }: DatasetSpec, asked: readonly str
           fix: fixOfUnlisted(envKey),
         },
       ];
-    if (!isBuiltIn(environment)) return [];
+    if (!isOfStack(environment)) return [];
     return [
       {
         path: `environments[${environments.indexOf(environment)}].url`,

@@ -11,7 +11,7 @@ import { EnvironmentError } from '../../environments/environment.js';
 import type { EnvironmentFacts } from '../../environments/environment-kind.js';
 import { environmentKind } from '../../environments/environment-kinds.js';
 import { EnvironmentsUnavailable, heldPlaces, type Outage } from '../../episode/outage-clock.js';
-import { environmentOf, isBuiltIn } from '../../spec/environments/environment-of.js';
+import { environmentOf, isOfStack } from '../../spec/environments/environment-of.js';
 import type { EnvironmentIdentities } from '../../spec/records/evaluation-records.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
@@ -77,7 +77,7 @@ const ofOwnServer: EnvironmentFacts = {
 
 async function factsOf(name: string, asking: Asking): Promise<EnvironmentFacts> {
   const environment = environmentOf(asking.environments, name);
-  if (environment === undefined || isBuiltIn(environment)) return ofOwnServer;
+  if (environment === undefined || isOfStack(environment)) return ofOwnServer;
   const own = asking.tasks.filter(({ env_key }) => env_key === name);
   // Held-out tasks first, because only they occur in suites.
   const tasks = [
@@ -129,7 +129,7 @@ export async function identitiesOnNode(
   const { signal, progress } = currentScope();
   const { call_timeout_s: callTimeoutS, max_wait_s: maxWaitS } = record.spec.generator;
   const servers = environments
-    .filter((environment) => !isBuiltIn(environment))
+    .filter((environment) => !isOfStack(environment))
     .map((environment) => ({ environment, backend: deps.backendFor(environment, callTimeoutS * 1000) }));
   // This node's own idle sessions must not be what it waits for.
   const releaseIdle = () => Promise.all(servers.map(async ({ backend }) => backend.releaseIdle?.()));

@@ -7,7 +7,7 @@ import type { RunData } from '../../data/run-data.js';
 import { environmentKind } from '../../environments/environment-kinds.js';
 import type { EnvironmentFacts } from '../../environments/environment-kind.js';
 import { environmentChanges } from '../../rl/environment-changes.js';
-import { environmentOf, isBuiltIn } from '../../spec/environments/environment-of.js';
+import { environmentOf, isOfStack } from '../../spec/environments/environment-of.js';
 import type { PlanRecord } from '../../spec/records/plan.js';
 import type { ServerIdentity, UpdateRecord } from '../../spec/records/update.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
@@ -36,7 +36,7 @@ export async function askStepEnvironments(
     const asked = await Promise.all(
       names.map(async (name) => {
         const environment = environmentOf(environments, name);
-        if (environment === undefined || isBuiltIn(environment)) return [];
+        if (environment === undefined || isOfStack(environment)) return [];
         const either = AbortSignal.any([signal, limit.signal]);
         const identity = await identityOf(data, name, environment, either).catch(() => null);
         return identity === null ? [] : [[name, identity] as const];

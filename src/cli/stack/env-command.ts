@@ -1,29 +1,16 @@
-// `longhaul env serve` runs the built-in environment server in the foreground and passes its flags on; `longhaul env check` tries any server.
+// `longhaul env check` tries an environment server.
 import { isObject } from '../../base/json.js';
-import { spawn } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
 import { type Command, InvalidArgumentError } from 'commander';
 import { keepSecret } from '../../base/known-secrets.js';
 import { serverOptionsOf } from '../../environments/openenv/server-options.js';
-
 import { BadInput, withOutput } from '../output.js';
 import { checksTable } from './doctor-checks.js';
 import { type Trial, tryEnvironment } from './environment-trial.js';
 
-const serverEntry = fileURLToPath(new URL('../../environments/server/main.js', import.meta.url));
-
 export function register(program: Command): void {
-  const environments = program
+  program
     .command('env')
-    .description('environment servers: `env serve` runs the built-in one, `env check` tries any');
-  environments
-    .command('serve')
-    .description('serve the built-in apps over OpenEnv (all flags: longhaul env serve -- --help)')
-    .argument('[flags...]', 'flags of the server, after --')
-    .allowUnknownOption()
-    .helpOption(false)
-    .action(withOutput(async (flags: string[]) => serve(flags)));
-  environments
+    .description('environment servers')
     .command('check')
     .description('play a few short episodes on an OpenEnv server, and say what a run will meet there')
     .argument('<url>', 'http://host:port')
@@ -93,13 +80,4 @@ function jsonObject(text: string): Record<string, unknown> {
     // Refused below.
   }
   throw new InvalidArgumentError('It must be a JSON object, for example {"level":2}.');
-}
-
-async function serve(flags: readonly string[]): Promise<void> {
-  const server = spawn(process.execPath, [serverEntry, ...flags], { stdio: 'inherit' });
-  const pass = (signal: NodeJS.Signals): void => void server.kill(signal);
-  process.on('SIGINT', pass).on('SIGTERM', pass);
-  process.exitCode = await new Promise<number>((resolve) => {
-    server.once('exit', (code, signal) => resolve(code ?? (signal ? 1 : 0)));
-  });
 }

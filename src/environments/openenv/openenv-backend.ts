@@ -26,7 +26,7 @@ import { createSocketPool } from './socket-pool.js';
 import { errorText, leftOutTools, readTools } from '../tool-results.js';
 
 export interface OpenEnvOptions extends Omit<ServerOptions, 'secrets'>, Partial<RewardRule> {
-  /** Token of the built-in server, which grades on request. Without a token, rewards are the grade. */
+  /** Token of the example server, which grades on request. Without a token, rewards are the grade. */
   gradingToken?: string;
   /** Sessions at once; at most as many as the server allows. A semaphore if several backends share the server. */
   maxSessions: number | Semaphore;
@@ -36,7 +36,7 @@ export interface OpenEnvOptions extends Omit<ServerOptions, 'secrets'>, Partial<
   callTimeoutMs?: number;
   /** Where attached sessions are noted; without it, sessions are those of sockets. */
   made?: SessionNotes;
-  /** Share of faults that the built-in server injects, 0..1; needs the token. */
+  /** Share of faults that the example server injects, 0..1; needs the token. */
   faultRate?: number;
   toolErrorRate?: number;
 }

@@ -1,4 +1,4 @@
-// The kind `openenv`: any OpenEnv server, and the built-in one where the spec names none.
+// The kind `openenv`: any OpenEnv server, and the stack’s where the spec names none.
 import { keepSecret } from '../../base/known-secrets.js';
 import type { Task, ToolSpec } from '../../spec/records/task.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
@@ -17,7 +17,7 @@ export const openEnvKind: EnvironmentKind = {
     const url = spec.url ?? host.url;
     if (!url) {
       throw new Error(
-        `environment ${spec.env_key} has no url, and this worker has no built-in server: ` +
+        `environment ${spec.env_key} has no url, and this worker has no server of its stack: ` +
           'give environments[].url in the spec, or start the worker with --environments',
       );
     }

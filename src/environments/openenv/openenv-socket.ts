@@ -296,7 +296,7 @@ export class OpenEnvSocket implements OpenEnvConnection {
   }
 }
 
-/** The frame with its idempotency key where the built-in server reads it. */
+/** The frame with its idempotency key where the example server reads it. */
 function withKey(frame: Record<string, unknown>, key: string): Record<string, unknown> {
   // A `state` frame has no data, and changes nothing.
   if (frame.type === 'state') return frame;

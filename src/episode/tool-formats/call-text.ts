@@ -2,7 +2,7 @@
 import { isObject, writeJson } from '../../base/json.js';
 import type { ToolCall } from '../../spec/records/task.js';
 
-/** Without spaces, as the demonstrations of the built-in apps have them. */
+/** Without spaces, as the demonstrations of the example apps have them. */
 export function hermesCall({ name, arguments: given }: ToolCall, write = writeJson): string {
   return `<tool_call>${write({ name, arguments: given })}</tool_call>`;
 }

@@ -1,4 +1,4 @@
-// Finds the environment of a task, and tells the built-in server from others.
+// Finds the environment of a task, and tells the example server from others.
 import type { EnvironmentSpec } from '../run-spec.js';
 
 /** The entry with this key, or the one for all keys. */
@@ -11,6 +11,6 @@ export function environmentOf<Entry extends { env_key: string }>(
 }
 
 /** True if the entry means the server of the embedded stack. */
-export function isBuiltIn({ url, kind }: Pick<EnvironmentSpec, 'url' | 'kind'>): boolean {
+export function isOfStack({ url, kind }: Pick<EnvironmentSpec, 'url' | 'kind'>): boolean {
   return url === undefined && kind !== 'fleet';
 }

@@ -1,4 +1,4 @@
-// How many sessions the built-in environment server keeps open, and how many of them a node uses.
+// How many sessions the example server keeps open, and how many of them a node uses.
 
 /** Sessions that a stack's environment server keeps for each node. */
 export const placesForNode = 512;

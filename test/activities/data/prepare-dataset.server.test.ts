@@ -8,7 +8,7 @@ import { gatherDataset } from '../../../src/activities/data/gather-dataset.js';
 import { takeUpDataset } from '../../../src/data/run-dataset.js';
 import { DatasetCache } from '../../../src/data/dataset-cache.js';
 import { readDatasetItems, requirePrepared } from '../../../src/data/prepared-dataset.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import type { EnvironmentServer } from '../../../examples/apps/server/environment-server.js';
 import type { Task } from '../../../src/spec/records/task.js';
 import { parseRunSpec } from '../../../src/spec/spec-input.js';
 import type { OpenedStore } from '../../../src/store/runs/episodes.js';

@@ -10,7 +10,7 @@ import { gatherDataset } from '../../../src/activities/data/gather-dataset.js';
 import { teachTasks } from '../../../src/activities/data/teach-tasks.js';
 import { readDatasetItems, requirePrepared } from '../../../src/data/prepared-dataset.js';
 import type { Exclusion } from '../../../src/data/task-selection.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import type { EnvironmentServer } from '../../../examples/apps/server/environment-server.js';
 import type { Demonstration } from '../../../src/spec/records/task.js';
 import { parseDatasetSpec } from '../../../src/spec/dataset-spec.js';
 import type { OpenedStore } from '../../../src/store/runs/episodes.js';

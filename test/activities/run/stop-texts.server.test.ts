@@ -1,7 +1,7 @@
 // The setting `generator.stop`: a turn ends with the token that completes one of its texts.
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import type { EnvironmentServer } from '../../../examples/apps/server/environment-server.js';
 import { loadTokenizer } from '../../../src/episode/tokenizer.js';
 import type { EpisodeRecord } from '../../../src/spec/records/episode.js';
 import { readStepEpisodes } from '../../../src/store/runs/episodes.js';

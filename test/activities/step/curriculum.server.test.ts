@@ -7,7 +7,7 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import { makePlan } from '../../../src/activities/step/plan-step.js';
 import { planOf } from '../../../src/activities/step/step-plan.js';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
-import { generateTasks } from '../../../src/environments/apps/generate.js';
+import { generateTasks } from '../../../examples/apps/generate.js';
 import type { Task } from '../../../src/spec/records/task.js';
 import type { GrpoPlan, PlanRecord } from '../../../src/spec/records/plan.js';
 import { foldControl } from '../../../src/store/runs/control-records.js';

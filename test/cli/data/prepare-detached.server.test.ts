@@ -7,7 +7,7 @@ import { withFailures } from '../../../src/activities/attempt/failure-mapping.js
 import { currentScope } from '../../../src/activities/attempt/scope.js';
 import type { DataActivities } from '../../../src/activities/data-contracts.js';
 import { gatherDataset } from '../../../src/activities/data/gather-dataset.js';
-import { generateTasks } from '../../../src/environments/apps/generate.js';
+import { generateTasks } from '../../../examples/apps/generate.js';
 import { InvalidSpec } from '../../../src/spec/invalid-spec.js';
 import { guardActivities } from '../../../src/workers/attempt/activity-guard.js';
 import { OpenActivities } from '../../../src/workers/attempt/open-activities.js';

@@ -8,7 +8,7 @@ import { createNodeActivities } from '../../../src/activities/node-activities.js
 import { NativePolicyHolder } from '../../../src/policy/native-state-keeper.js';
 import { createNativeEngine } from '../../../src/engine/native/native-engine.js';
 import { createStateLock } from '../../../src/engine/native/state-lock.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import type { EnvironmentServer } from '../../../examples/apps/server/environment-server.js';
 import { createOpenEnvBackend } from '../../../src/environments/openenv/openenv-backend.js';
 import { loadChatTemplate } from '../../../src/episode/chat-template.js';
 import { playEpisode } from '../../../src/episode/episode-loop.js';

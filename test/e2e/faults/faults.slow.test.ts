@@ -9,11 +9,11 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Client, WorkflowFailedError } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { RunStatus } from '../../../src/activities/contracts.js';
-import { builtInApps, builtInFaults } from '../../../src/environments/server/built-in-apps.js';
+import { servedApps, faultsOfApps } from '../../../examples/apps/server/served-apps.js';
 import {
   createEnvironmentServer,
   type EnvironmentServer,
-} from '../../../src/environments/server/environment-server.js';
+} from '../../../examples/apps/server/environment-server.js';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { updateKey } from '../../../src/store/record-keys.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
@@ -52,7 +52,7 @@ beforeAll(async () => {
     scripts: {
       orchestrator: compiled('workers/orchestrator-main.js'),
       node: compiled('workers/node-main.js'),
-      environments: [process.execPath, compiled('environments/server/main.js')],
+      environments: [process.execPath, compiled('examples/apps/server/main.js')],
       follower: compiled('workers/follower-main.js'),
     },
   });
@@ -155,7 +155,7 @@ describe('an environment server that is down', () => {
   it('makes the run wait and then blocks it, at the start or later; the run continues when the server is up', async () => {
     const port = await freePort();
     const serve = () =>
-      createEnvironmentServer({ port, apps: builtInApps(), faults: builtInFaults, gradingToken });
+      createEnvironmentServer({ port, apps: servedApps(), faults: faultsOfApps, gradingToken });
     const base = named('envless', { seed: 12 });
     const run = await start({
       ...base,

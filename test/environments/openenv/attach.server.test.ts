@@ -7,8 +7,8 @@ import type {
 } from '../../../src/environments/environment.js';
 import { createOpenEnvBackend } from '../../../src/environments/openenv/openenv-backend.js';
 import { textResult } from '../../../src/environments/tool-results.js';
-import type { FaultSource } from '../../../src/environments/server/app-session.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import type { FaultSource } from '../../../examples/apps/server/app-session.js';
+import type { EnvironmentServer } from '../../../examples/apps/server/environment-server.js';
 import { startTcpProxy, type TcpProxy } from '../../support/servers/tcp-proxy.js';
 import { until } from '../../support/until.js';
 import { counterTask, noFaults, startCounterServer, token, worlds } from '../stand-in.js';

@@ -11,8 +11,8 @@ import {
 } from '../../../src/environments/openenv/openenv-backend.js';
 import { textResult } from '../../../src/environments/tool-results.js';
 import { contentText } from '../../../src/episode/observation.js';
-import type { InfrastructureFault } from '../../../src/environments/server/app-session.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import type { InfrastructureFault } from '../../../examples/apps/server/app-session.js';
+import type { EnvironmentServer } from '../../../examples/apps/server/environment-server.js';
 import { isPass } from '../../../src/rl/pass.js';
 import { startForeignServer } from '../foreign-server.js';
 import { counterTask, startCounterServer, token, worlds } from '../stand-in.js';

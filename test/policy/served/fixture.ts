@@ -14,7 +14,7 @@ import { createStateLock } from '../../../src/engine/native/state-lock.js';
 import { TinkerClient } from '../../../src/engine/tinker/futures.js';
 import { TinkerEngine } from '../../../src/engine/tinker/sampling.js';
 import { TinkerService } from '../../../src/engine/tinker/service.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import type { EnvironmentServer } from '../../../examples/apps/server/environment-server.js';
 import { PolicyHolder } from '../../../src/policy/policy-holder.js';
 import { ServedStateKeeper } from '../../../src/policy/served/served-state-keeper.js';
 import { episodeKey } from '../../../src/store/record-keys.js';

@@ -21,7 +21,7 @@ export function spawnEnvironmentServer(
   const register = path('../preloads/typescript-register.mjs');
   // Compiled, as benchmarks are, it needs no preload.
   const isCompiled = import.meta.url.endsWith('.js');
-  const main = path(`../../../src/environments/server/main.${isCompiled ? 'js' : 'ts'}`);
+  const main = path(`../../../examples/apps/server/main.${isCompiled ? 'js' : 'ts'}`);
   const preload = isCompiled ? [] : ['--import', register];
   return spawn(process.execPath, [...preload, main, ...args], {
     stdio: ['ignore', 'pipe', 'pipe'],

@@ -1,6 +1,6 @@
 // A node keeps one backend for each environment server and its settings, with the limits of a run's spec.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import type { EnvironmentServer } from '../../../examples/apps/server/environment-server.js';
 import type { EnvironmentSpec } from '../../../src/spec/run-spec.js';
 import {
   environmentBackends,

@@ -5,7 +5,7 @@ import type { RunStatus } from '../../../src/activities/contracts.js';
 import { createNodeActivities, createTransferActivities } from '../../../src/activities/node-activities.js';
 import { createOrchestratorActivities } from '../../../src/activities/orchestrator-activities.js';
 import { quarantine } from '../../../src/cli/store/quarantine-command.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import type { EnvironmentServer } from '../../../examples/apps/server/environment-server.js';
 import { batchKey, episodeKey, planKey } from '../../../src/store/record-keys.js';
 import { readState } from '../../../src/store/runs/run-records.js';
 import { grantedSignal, resumeUpdate } from '../../../src/workflows/messages.js';

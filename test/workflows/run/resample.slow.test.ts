@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { createNodeActivities, createTransferActivities } from '../../../src/activities/node-activities.js';
 import { createOrchestratorActivities } from '../../../src/activities/orchestrator-activities.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import type { EnvironmentServer } from '../../../examples/apps/server/environment-server.js';
 import { readChanges } from '../../../src/report/history/changes.js';
 import { readHistory } from '../../../src/report/history/run-history.js';
 import { batchKey, episodeKey, episodesFolder } from '../../../src/store/record-keys.js';

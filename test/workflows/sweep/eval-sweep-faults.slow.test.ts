@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { ApplicationFailure } from '@temporalio/activity';
 import { createNodeActivities } from '../../../src/activities/node-activities.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import type { EnvironmentServer } from '../../../examples/apps/server/environment-server.js';
 import { EngineExited } from '../../../src/engine/policy-engine.js';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { type Harness, run, startHarness } from '../../activities/fixture.js';

@@ -26,7 +26,7 @@ import {
   nodeUpSignal,
   orchestratorQueue,
 } from '../../../src/workflows/messages.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import type { EnvironmentServer } from '../../../examples/apps/server/environment-server.js';
 import { readSweep } from '../../../src/store/evaluations/sweeps.js';
 import type { nodePool } from '../../../src/workflows/pool/node-pool.js';
 import { type Harness, run, startEnvironments, startHarness } from '../../activities/fixture.js';
