@@ -38,6 +38,10 @@ describe('import arrows', () => {
       'src/episode/observation.ts',
       `import { createNativeEngine } from '../engine/native/native-engine.js';\nvoid createNativeEngine;\n`,
     ],
+    [
+      'src/cli/stack/env-command.ts',
+      `import { appNames } from '../../../examples/apps/registry.js';\nvoid appNames;\n`,
+    ],
     ['src/report/charts/chart.ts', `export const cli = () => import('../../cli/program.js');\n`],
   ])('%s may not import: %s', async (file, text) => {
     expect(await complaints(file, text)).toContain('longhaul/import-arrows');

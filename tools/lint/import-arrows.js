@@ -92,6 +92,7 @@ export const importArrows = {
     docs: { description: 'Folders of src/ import each other only along the arrows of the layout.' },
     messages: {
       forbidden: 'src/{{from}} may not import src/{{to}}{{hint}}.',
+      example: 'src/ imports nothing of examples/: users have environments of their own.',
       typesOnly: 'src/{{from}} may import src/{{to}} as types only: write `import type`.',
     },
     schema: [],
@@ -105,6 +106,8 @@ export const importArrows = {
       const specifier = node.source?.value;
       if (typeof specifier !== 'string' || !specifier.startsWith('.')) return;
       const target = resolve(dirname(context.filename), specifier);
+      if (relative(context.cwd, target).startsWith('examples'))
+        context.report({ node, messageId: 'example' });
       const to = folderOf(source, target);
       if (to === null || to === from || !everything.includes(to)) return;
       const { values, types } = arrows[from];
