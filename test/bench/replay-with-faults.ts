@@ -15,6 +15,7 @@ import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { readRecord, requireRecord } from '../../src/store/records/records.js';
 import { lastCommittedStep, readState } from '../../src/store/runs/run-records.js';
 import { findEngineBinary } from '../../src/workers/process/built-tool.js';
+import { withFaults } from '../environments/faulty-backend.js';
 
 export interface FalseZeroFigures {
   episodes: number;
@@ -46,13 +47,11 @@ const callTimeoutMs = 5_000;
 export async function replayWithFaults(options: FaultyReplay): Promise<FalseZeroFigures> {
   const { store, run, environments, faultRate } = options;
   const engine = createNativeEngine({ binary: findEngineBinary() });
-  const backend = createOpenEnvBackend({
-    url: environments.url,
-    gradingToken: environments.token,
-    maxSessions: sessionsAtOnce,
-    callTimeoutMs,
-    faultRate,
-  });
+  const { url, token: gradingToken } = environments;
+  const backend = withFaults(
+    createOpenEnvBackend({ url, gradingToken, maxSessions: sessionsAtOnce, callTimeoutMs }),
+    { fault_rate: faultRate },
+  );
   const holder = new NativePolicyHolder({
     ...{ store, engine, lock: new StateLock(), folder: options.scratch },
     log: () => undefined,

@@ -35,7 +35,7 @@ export const counter: ServedApp = {
     { name: 'shout', description: 'Ten megabytes.', input_schema: parameters },
   ],
   task: (key) => (/^counter\/up\/\d+$/.test(key) ? counterTask(Number(key.split('/')[2])) : undefined),
-  numTasks: (split) => (split === 'train' ? 4 : 1),
+  numTasks: (split) => ({ train: 4, held_out: 1 })[split],
   taskAt: (split, index): Task => counterTask(split === 'train' ? index + 1 : 9),
   open(task) {
     let count = 0;

@@ -22,6 +22,7 @@ import { startHttpWorld } from '../environments/http-world.js';
 import { counterTask, startCounterServer, token } from '../environments/stand-in.js';
 import { hermes, sampling } from './fixtures.js';
 import { scriptedPolicy } from './scripted-policy.js';
+import { withFaults } from '../environments/faulty-backend.js';
 
 const tokenizer = loadTokenizer(readFileSync('presets/tokenizers/small/tokenizer.json'));
 const template = loadChatTemplate(
@@ -408,9 +409,10 @@ describe('when the environment fails', () => {
   ])(
     'graded episodes keep their grades when a fifth of all calls fail, with at most $maxFailures charged failures per episode',
     async ({ maxFailures, leastUnknown }) => {
-      const faulty = createOpenEnvBackend({
-        ...{ url: server.url, gradingToken, maxSessions: 16, faultRate: 0.2, callTimeoutMs: 500 },
-      });
+      const faulty = withFaults(
+        createOpenEnvBackend({ url: server.url, gradingToken, maxSessions: 16, callTimeoutMs: 500 }),
+        { fault_rate: 0.2 },
+      );
       try {
         const calm = await playAll(backend, maxFailures);
         const faulted = await playAll(faulty, maxFailures);

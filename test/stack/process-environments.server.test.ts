@@ -72,7 +72,7 @@ describe.skipIf(!existsSync('/proc/self/environ'))('longhaul up (reads /proc of 
   };
   const roles: [role: string, command: RegExp][] = [
     ['temporal', /server\0start-dev/],
-    ['environments', /environments\/server\/main\.js/],
+    ['environments', /apps\/server\/main\.js/],
     ['orchestrator', /orchestrator-main\.js/],
     ['node', /node-main\.js/],
     ['follower', /follower-main\.js/],

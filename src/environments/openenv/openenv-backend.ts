@@ -36,9 +36,6 @@ export interface OpenEnvOptions extends Omit<ServerOptions, 'secrets'>, Partial<
   callTimeoutMs?: number;
   /** Where attached sessions are noted; without it, sessions are those of sockets. */
   made?: SessionNotes;
-  /** Share of faults that the example server injects, 0..1; needs the token. */
-  faultRate?: number;
-  toolErrorRate?: number;
 }
 
 type Phase = 'open' | 'call' | 'grade';
@@ -106,19 +103,12 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     task: Task,
     { seed, episodeId, tryNumber }: OpenOptions,
   ): Record<string, unknown> {
-    const faults =
-      gradingToken === undefined
-        ? {}
-        : {
-            token: gradingToken,
-            ...(options.faultRate === undefined ? {} : { fault_rate: options.faultRate }),
-            ...(options.toolErrorRate === undefined ? {} : { tool_error_rate: options.toolErrorRate }),
-          };
+    const trusted = gradingToken === undefined ? {} : { token: gradingToken };
     const isOurs = connection.sessionId !== undefined || gradingToken !== undefined;
     const { task_key, env_key, env_variables, reset } = task;
     const tried = isOurs ? { try: tryNumber } : {};
     const data = { task_key, env_key, env_variables, ...reset, seed, episode_id: episodeId };
-    return { type: 'reset', data: { ...data, ...tried, ...faults } };
+    return { type: 'reset', data: { ...data, ...tried, ...trusted } };
   }
 
   /** Opens the task's world in a session; returns the connection, the reply, and the world's name on its server. */

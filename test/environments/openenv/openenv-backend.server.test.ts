@@ -16,6 +16,7 @@ import type { EnvironmentServer } from '../../../examples/apps/server/environmen
 import { isPass } from '../../../src/rl/pass.js';
 import { startForeignServer } from '../foreign-server.js';
 import { counterTask, startCounterServer, token, worlds } from '../stand-in.js';
+import { withFaults } from '../faulty-backend.js';
 
 const quiet = new AbortController().signal;
 const backends: EnvironmentBackend[] = [];
@@ -247,7 +248,7 @@ describe('failures', () => {
         infrastructure: ({ rate }) => (rates.push(rate), undefined),
       },
     });
-    const env = await open(connect(server.url, { faultRate: 0.25, toolErrorRate: 0.5 }));
+    const env = await open(withFaults(connect(server.url), { fault_rate: 0.25, tool_error_rate: 0.5 }));
     await call(env);
     expect(new Set(rates)).toEqual(new Set([0.25, 0.5]));
     await env.close();

@@ -87,7 +87,7 @@ describe('tasks', () => {
 
   it('are refused without an app, and for an unknown one', () => {
     expect(() => generateTasks({ ...spec, apps: [] })).toThrow(/no app is named/);
-    expect(() => generateTasks({ ...spec, apps: ['chat'] })).toThrow(/no built-in app "chat"/);
+    expect(() => generateTasks({ ...spec, apps: ['chat'] })).toThrow(/no example app "chat"/);
   });
 });
 

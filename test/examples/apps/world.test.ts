@@ -276,7 +276,7 @@ describe('a world', () => {
 
   it.each([
     ['tracker', /not of the form app\/template\/000123/],
-    ['chat/close_issue/000001', /no built-in app "chat"; there are tracker, booking, mail/],
+    ['chat/close_issue/000001', /no example app "chat"; there are tracker, booking, mail/],
     ['tracker/tall/close_issue/000001', /not of the form app\/template\/000123/],
     ['tracker/nap/000001', /tracker has no template nap; it has close_issue/],
   ])('of key %s is refused', (key, message) => {

@@ -17,6 +17,7 @@ import {
   testToken,
   type EnvironmentProcess,
 } from '../../../support/servers/environment-process.js';
+import { type FaultRates, withFaults } from '../../../environments/faulty-backend.js';
 
 const quiet = new AbortController().signal;
 const cleanup: (() => Promise<unknown> | void)[] = [];
@@ -30,11 +31,8 @@ async function start(args: readonly string[] = []): Promise<EnvironmentProcess> 
   return server;
 }
 
-function connect(
-  url: string,
-  rates: { faultRate?: number; toolErrorRate?: number } = {},
-): EnvironmentBackend {
-  const backend = createOpenEnvBackend({ url, gradingToken: testToken, maxSessions: 32, ...rates });
+function connect(url: string, rates: FaultRates = {}): EnvironmentBackend {
+  const backend = withFaults(createOpenEnvBackend({ url, gradingToken: testToken, maxSessions: 32 }), rates);
   cleanup.push(() => backend.close());
   return backend;
 }
@@ -111,7 +109,7 @@ describe('the built-in environment server', () => {
   });
 
   it('grades the oracle as 1 even if a fifth of all requests fail', async () => {
-    const backend = connect((await start()).url, { faultRate: 0.2 });
+    const backend = connect((await start()).url, { fault_rate: 0.2 });
     const played = await Promise.all(tasks(64).map((task, seed) => playOracle(backend, task, seed)));
     expect(played.filter(({ value }) => value !== 1)).toEqual([]);
     expect(played.reduce((sum, { tries }) => sum + tries, 0)).toBeGreaterThan(10);

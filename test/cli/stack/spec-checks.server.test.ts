@@ -1,11 +1,13 @@
 // What `train` would refuse, `doctor --spec` refuses: the model's files, a prepared dataset, a name that another run has.
 import { cpSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { type SoundSpec, soundSpec, specChecks } from '../../../src/cli/stack/spec-checks.js';
 import { writeDataset } from '../../../src/data/dataset-writer.js';
 import type { RunSpec } from '../../../src/spec/run-spec.js';
 import { parseRunSpec } from '../../../src/spec/spec-input.js';
+import { createEnvironmentServer } from '../../../examples/apps/server/environment-server.js';
+import { faultsOfApps, listsOf, servedApps } from '../../../examples/apps/server/served-apps.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { scratchFolder } from '../../support/scratch-folder.js';
 
@@ -129,8 +131,16 @@ test('demonstrations whose environment cannot list its tools are refused, as by 
   });
   const write = (path: string, rows: object[]): void =>
     writeFileSync(path, rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
-  write(tasks, [task('a', 'train', 'tracker'), task('b', 'held_out', 'tracker')]);
-  const environments = [{ env_key: 'tracker' }, { env_key: 'away', url: 'http://127.0.0.1:9' }];
+  const served = { port: 0, faults: faultsOfApps, gradingToken: 'a', apps: servedApps(), listsOf };
+  const server = await createEnvironmentServer(served);
+  onTestFinished(() => server.close());
+  const [solved, held] = ['tracker/close_issue/000001', 'tracker/close_issue/000002'] as const;
+  const ofTracker = [task(solved, 'train', 'tracker'), task(held, 'held_out', 'tracker')];
+  write(tasks, ofTracker);
+  const environments = [
+    { env_key: 'tracker', url: server.url },
+    { env_key: 'away', url: 'http://127.0.0.1:9' },
+  ];
   const data = { tasks, demonstrations, eval_tasks: 1, final_eval_tasks: 1 };
   const path = join(folder, 'shown.yaml');
   writeFileSync(path, JSON.stringify({ ...own, environments, data }));
@@ -151,7 +161,7 @@ test('demonstrations whose environment cannot list its tools are refused, as by 
   expect(await found(shown('away'))).toMatch(
     /^WRONG: [^]*demonstrations name the environment "away", but no task does/,
   );
-  write(tasks, [task('a', 'train', 'tracker'), task('b', 'held_out', 'tracker'), task('c', 'train', 'away')]);
+  write(tasks, [...ofTracker, task('c', 'train', 'away')]);
   expect(await found(shown('away'))).toMatch(/^WRONG: [^]*tools of the environment "away" cannot be listed/);
   write(tasks, [{}]);
   expect(await found(shown('tracker'))).toMatch(/^WRONG: [^]*tasks\.jsonl/);
