@@ -1,4 +1,4 @@
-// Copies the files that the compiler does not copy: Python programs and browser scripts beside the code that reads or starts them. `node
+// Copies the files that the compiler does not copy: Python programs, browser scripts and tables beside the code that reads or starts them. `node
 // tools/copy-assets.mjs` copies them to dist/.
 import { copyFileSync, existsSync, mkdirSync, readdirSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
@@ -11,7 +11,7 @@ export function copyAssets(root = 'src', output = 'dist') {
   const source = join(repository, 'src');
   const target = join(repository, output, root === '.' ? 'src' : '');
   for (const name of readdirSync(source, { recursive: true, encoding: 'utf8' })) {
-    if (!/\.(py|browser\.js)$/.test(name)) continue;
+    if (!/\.(py|browser\.js|yaml)$/.test(name)) continue;
     mkdirSync(dirname(join(target, name)), { recursive: true });
     copyFileSync(join(source, name), join(target, name));
   }

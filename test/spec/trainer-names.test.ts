@@ -7,6 +7,7 @@ import { InvalidSpec, type SpecProblem } from '../../src/spec/invalid-spec.js';
 import { runSpecSchema } from '../../src/spec/schema.js';
 import { parseRunSpec } from '../../src/spec/spec-input.js';
 import { allKeyPaths } from '../../src/spec/spec-issues.js';
+import { toolFormatNames } from '../../src/spec/tool-format-names.js';
 import { namesOfTrainers, remedyOf } from '../../src/spec/names/trainer-names.js';
 
 function problemsOf(check: () => unknown): readonly SpecProblem[] {
@@ -321,4 +322,8 @@ test.each<[object, string, string]>([
 test('no_call: "0" is not answered with itself', () => {
   const environments = [{ env_key: 'crm', url: 'http://10.0.0.5:8000', no_call: '0' }];
   expect(problemsOf(() => parseRunSpec({ ...sound, environments }))[0]?.fix).not.toContain('"0"');
+});
+
+test('the remedy for a tool parser names every tool format', () => {
+  for (const name of toolFormatNames) expect(remedyOf(['tool_parser'])).toContain(name);
 });
