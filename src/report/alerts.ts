@@ -41,14 +41,14 @@ export function alertLines(alerts: readonly AlertStanding[]): string[] {
 export function alertTable(alerts: readonly AlertStanding[]): string | null {
   if (alerts.length === 0) return null;
   return table(alerts, [
-    {
-      title: 'alert',
-      cell: ({ alert, holds }) =>
+    [
+      'alert',
+      ({ alert, holds }) =>
         `<strong${holds ? ' class="missing"' : ''}>${escapeHtml(alertWords(alert, writer).title)}</strong>`,
-    },
-    { title: 'what', cell: ({ alert }) => escapeHtml(alertWords(alert, writer).line) },
-    { title: 'began at', cell: ({ steps }) => escapeHtml(inSteps(steps)) },
-    { title: 'now', cell: ({ holds }) => (holds ? 'holds' : 'ended') },
+    ],
+    ['what', ({ alert }) => escapeHtml(alertWords(alert, writer).line)],
+    ['began at', ({ steps }) => escapeHtml(inSteps(steps))],
+    ['now', ({ holds }) => (holds ? 'holds' : 'ended')],
   ]);
 }
 

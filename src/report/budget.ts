@@ -46,9 +46,9 @@ function servedTable({ record, updates, owners }: Spender): string | null {
   if (!served) return null;
   const lines = servedLines(served, owners.at(-1)?.observed.budget?.usd_per_million);
   return table(lines, [
-    { title: 'sent to the server', cell: ({ kind }) => (kind === 'saves' ? kind : `${kind} tokens`) },
-    { title: 'number', cell: ({ number }) => number.toLocaleString('en'), figure: true },
-    { title: 'USD', cell: ({ usd }) => (usd === undefined ? '–' : usd.toFixed(4)), figure: true },
+    ['sent to the server', ({ kind }) => (kind === 'saves' ? kind : `${kind} tokens`)],
+    ['number', ({ number }) => number.toLocaleString('en'), 'figure'],
+    ['USD', ({ usd }) => (usd === undefined ? '–' : usd.toFixed(4)), 'figure'],
   ]);
 }
 
@@ -56,10 +56,10 @@ function limitTable(spender: Spender): string | null {
   const limits = usedLimits(spender);
   if (limits.length === 0) return null;
   const rows = table(limits, [
-    { title: 'limit', cell: ({ name }) => `<code>${name}</code>` },
-    { title: 'used', cell: ({ spent }) => String(Number(spent.toPrecision(4))), figure: true },
-    { title: 'of', cell: ({ limit }) => String(limit), figure: true },
-    { title: 'share', cell: ({ spent, limit }) => percent(spent / limit), figure: true },
+    ['limit', ({ name }) => `<code>${name}</code>`],
+    ['used', ({ spent }) => String(Number(spent.toPrecision(4))), 'figure'],
+    ['of', ({ limit }) => String(limit), 'figure'],
+    ['share', ({ spent, limit }) => percent(spent / limit), 'figure'],
   ]);
   const warnings = limits
     .filter(({ spent, limit }) => spent >= warnFrom * limit)

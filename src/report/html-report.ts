@@ -2,18 +2,18 @@
 import { alertsOfRun, alertTable } from './alerts.js';
 import { budgetTable } from './budget.js';
 import {
-  lineChart,
+  atBothWidths,
   smoothedParts,
   smoothingWidth,
   type ChartBand,
-  type ChartOptions,
   type ChartSeries,
+  type UnsizedChart,
 } from './charts/chart.js';
 import { environmentRows, templateRows, type EnvironmentRow } from './environment-table.js';
 import { tasksOf, type EvaluationFigure } from './history/evaluations.js';
 import { type Faults, faultTable } from './history/faults.js';
 import { percent, points, timeSpan, whole } from './format.js';
-import { type Column, escapeHtml, table, quietNotes } from './html.js';
+import { type Column, escapeHtml, page, quietNotes, section, table, tile } from './html.js';
 import { contentPolicy } from './content-policy.js';
 import { loraInWords } from './model-facts.js';
 import type { ReadEpisodes } from './report-episodes.js';
@@ -68,13 +68,7 @@ export function renderReport(input: ReportInput): string {
   const breaks = stepsOfChanges(history.updates);
   const undelivered = missingDeliveriesTable(input.undelivered ?? []);
   const script = shown.index.rows.length === 0 ? null : viewerScript;
-  return [
-    '<!doctype html>',
-    '<html lang="en"><head><meta charset="utf-8">',
-    `<meta http-equiv="Content-Security-Policy" content="${contentPolicy({ style: styleSheet, script })}">`,
-    '<meta name="viewport" content="width=device-width, initial-scale=1">',
-    `<title>${escapeHtml(record.run)} · Longhaul report</title>`,
-    `<style>${styleSheet}</style></head><body><main>`,
+  const body = [
     header(history, faults),
     ...(unfinished === null ? [] : [section('Without a result', unfinishedNote(record.run, unfinished))]),
     section('Learning curve', learningCurve(history)),
@@ -89,19 +83,14 @@ export function renderReport(input: ReportInput): string {
     ...(budget === null ? [] : [section('Budget', budget)]),
     ...(undelivered === null ? [] : [section('Not delivered to trackers and channels', undelivered)]),
     section('Run', runFacts(history)),
-    '</main>',
-    ...(script === null ? [] : [`<script>${script}</script>`]),
-    '</body></html>',
-  ].join('\n');
+  ];
+  const policy = contentPolicy({ style: styleSheet, script });
+  return page({ title: `${record.run} · Longhaul report`, policy, style: styleSheet, body, script });
 }
 
 function unfinishedNote(run: string, unfinished: UnfinishedEvaluation): string {
   const command = `<code>longhaul transcripts ${escapeHtml(run)}</code>`;
   return `<p>${escapeHtml(unfinishedText(unfinished))}. ${command} shows them.</p>`;
-}
-
-function section(title: string, body: string): string {
-  return `<section><h2>${title}</h2>\n${body}\n</section>`;
 }
 
 function header(history: RunHistory, { figures }: Faults): string {
@@ -190,10 +179,6 @@ function ungradedNote(figures: readonly EvaluationFigure[]): string {
 
 const utc = (iso: string): string => `${iso.replace('T', ' ').slice(0, 19)} UTC`;
 
-function tile(name: string, value: string, style = ''): string {
-  return `<div class="tile ${style}"><div class="value">${value}</div><div class="quiet">${name}</div></div>`;
-}
-
 function secondsOf({ updates, record }: RunHistory): number {
   const last = updates.at(-1)?.observed.committed_at;
   if (last === undefined) return 0;
@@ -232,7 +217,7 @@ function learningCurve(history: RunHistory): string {
     },
   ];
   const shown = series.filter((one) => one.points.length > 0);
-  const chart: Omit<ChartOptions, 'size' | 'legend'> = {
+  const chart: UnsizedChart = {
     description: 'Mean reward of each GRPO step and pass@1 on held-out tasks, by step',
     yRange: [0, 1],
     yFormat: (value) => `${Math.round(value * 100)} %`,
@@ -240,14 +225,8 @@ function learningCurve(history: RunHistory): string {
     bands: phaseBands(history),
     breaks,
   };
-  return (
-    '<div class="chart-wide">' +
-    lineChart({ ...chart, size: { width: 900, height: 320 }, legend: true }) +
-    '</div><div class="chart-narrow">' +
-    // The same chart for a phone, where the figures of the wide chart would be too small to read.
-    lineChart({ ...chart, size: { width: 390, height: 280 }, legend: false }) +
-    `</div>${quietNotes([bandsInWords(history), breaksInWords(breaks), curriculumInWords(history.record)])}`
-  );
+  const notes = [bandsInWords(history), breaksInWords(breaks), curriculumInWords(history.record)];
+  return atBothWidths(chart, { wide: 320, narrow: 280 }) + quietNotes(notes);
 }
 
 const pointsOf = ({ step, result }: EvaluationFigure): ChartSeries['points'] =>
@@ -312,34 +291,34 @@ function environments(history: RunHistory): string {
   const delta = (value: number | null): string => (value === null ? '–' : points(value));
   const rows = environmentRows(change.before, change.after);
   const largest = Math.max(0, ...rows.map((row) => row.largest?.k ?? 0));
-  const passAtK: Column<EnvironmentRow> = {
-    title: `pass@${largest}`,
-    cell: ({ largest: one }) => (one?.k === largest ? `${share(one.before)} → ${share(one.after)}` : '–'),
-    figure: true,
-  };
+  const passAtK: Column<EnvironmentRow> = [
+    `pass@${largest}`,
+    ({ largest: one }) => (one?.k === largest ? `${share(one.before)} → ${share(one.after)}` : '–'),
+    'figure',
+  ];
   const byEnvironment = table<EnvironmentRow>(rows, [
-    { title: 'environment', cell: (row) => escapeHtml(row.env_key) },
-    { title: 'episodes', cell: (row) => whole(row.graded), figure: true },
-    { title: 'baseline', cell: (row) => share(row.before), figure: true },
-    {
-      title: after,
-      cell: (row) =>
+    ['environment', (row) => escapeHtml(row.env_key)],
+    ['episodes', (row) => whole(row.graded), 'figure'],
+    ['baseline', (row) => share(row.before), 'figure'],
+    [
+      after,
+      (row) =>
         `${share(row.after)}${row.error === null ? '' : ` <span class="quiet">± ${(row.error * 100).toFixed(1)}</span>`}`,
-      figure: true,
-    },
-    { title: 'delta', cell: (row) => delta(row.delta), figure: true },
-    ...(largest > 0 ? [passAtK] : []),
-    { title: 'regime', cell: (row) => regimePill(row.regime) },
-    { title: 'unknown', cell: (row) => whole(row.unknown), figure: true },
-    { title: 'turns', cell: (row) => row.mean_turns.toFixed(1), figure: true },
-    { title: 'tool errors', cell: (row) => share(row.tool_error_rate), figure: true },
+      'figure',
+    ],
+    ['delta', (row) => delta(row.delta), 'figure'],
+    largest > 0 ? passAtK : null,
+    ['regime', (row) => regimePill(row.regime)],
+    ['unknown', (row) => whole(row.unknown), 'figure'],
+    ['turns', (row) => row.mean_turns.toFixed(1), 'figure'],
+    ['tool errors', (row) => share(row.tool_error_rate), 'figure'],
   ]);
   const byTemplate = table(templateRows(change.before, change.after), [
-    { title: 'template', cell: (row) => escapeHtml(row.template) },
-    { title: 'episodes', cell: (row) => whole(row.graded), figure: true },
-    { title: 'baseline', cell: (row) => share(row.before), figure: true },
-    { title: after, cell: (row) => share(row.after), figure: true },
-    { title: 'delta', cell: (row) => delta(row.delta), figure: true },
+    ['template', (row) => escapeHtml(row.template)],
+    ['episodes', (row) => whole(row.graded), 'figure'],
+    ['baseline', (row) => share(row.before), 'figure'],
+    [after, (row) => share(row.after), 'figure'],
+    ['delta', (row) => delta(row.delta), 'figure'],
   ]);
   const partial = change.sameTasks
     ? ''
@@ -363,33 +342,18 @@ function stepTable(history: RunHistory): string {
   const figure = (value: number | undefined, digits: number): string =>
     value === undefined ? '–' : value.toFixed(digits);
   const rows = table(history.updates, [
-    { title: 'step', cell: ({ identity }) => String(identity.step), figure: true },
-    {
-      title: 'kind',
-      cell: ({ identity: { kind, run } }) =>
+    ['step', ({ identity }) => String(identity.step), 'figure'],
+    [
+      'kind',
+      ({ identity: { kind, run } }) =>
         run === history.record.run ? kind : `${kind} <span class="quiet">of ${escapeHtml(run)}</span>`,
-    },
-    {
-      title: 'reward',
-      cell: (update) => figure(update.observed.metrics['reward/avg_raw_reward'], 3),
-      figure: true,
-    },
-    {
-      title: 'signal',
-      cell: (update) => figure(update.observed.metrics['reward/signal_ratio'], 2),
-      figure: true,
-    },
-    { title: 'loss', cell: ({ observed }) => figure(observed.metrics['policy/final_loss'], 4), figure: true },
-    {
-      title: 'grad norm',
-      cell: ({ observed }) => figure(observed.metrics['policy/grad_norm'], 3),
-      figure: true,
-    },
-    {
-      title: 'applied',
-      cell: ({ identity }) => (identity.applied === true ? 'yes' : escapeHtml(identity.applied.reason)),
-    },
-    { title: 'state', cell: ({ identity }) => `<code>${identity.state.slice(0, 12)}</code>` },
+    ],
+    ['reward', (update) => figure(update.observed.metrics['reward/avg_raw_reward'], 3), 'figure'],
+    ['signal', (update) => figure(update.observed.metrics['reward/signal_ratio'], 2), 'figure'],
+    ['loss', ({ observed }) => figure(observed.metrics['policy/final_loss'], 4), 'figure'],
+    ['grad norm', ({ observed }) => figure(observed.metrics['policy/grad_norm'], 3), 'figure'],
+    ['applied', ({ identity }) => (identity.applied === true ? 'yes' : escapeHtml(identity.applied.reason))],
+    ['state', ({ identity }) => `<code>${identity.state.slice(0, 12)}</code>`],
   ]);
   return `<details><summary>${history.updates.length} ${history.updates.length === 1 ? 'step' : 'steps'}</summary>${rows}</details>`;
 }
@@ -397,12 +361,8 @@ function stepTable(history: RunHistory): string {
 function changeTable(changes: readonly AcceptedChange[]): string {
   if (changes.length === 0) return '<p class="quiet">Nothing.</p>';
   return table(changes, [
-    { title: 'change', cell: (row) => escapeHtml(row.what) },
-    { title: 'accepted', cell: (row) => escapeHtml(utc(row.at)) },
-    {
-      title: 'next step planned',
-      cell: (row) => (row.step === null ? 'no step yet' : String(row.step)),
-      figure: true,
-    },
+    ['change', (row) => escapeHtml(row.what)],
+    ['accepted', (row) => escapeHtml(utc(row.at))],
+    ['next step planned', (row) => (row.step === null ? 'no step yet' : String(row.step)), 'figure'],
   ]);
 }

@@ -83,13 +83,10 @@ export function servedModelsTable(instances: readonly InstanceRecord[]): string 
   const begun = instances.filter((one) => one.given_up === undefined && isTrained(one));
   if (begun.length === 0) return null;
   const rows = table(begun, [
-    { title: 'the server’s id', cell: ({ model }) => `<code>${escapeHtml(model)}</code>` },
-    { title: 'began with', cell: beginning },
-    {
-      title: 'begun',
-      cell: ({ observed }) => escapeHtml(`${observed.at.slice(0, 19).replace('T', ' ')} UTC`),
-    },
-    { title: 'node', cell: ({ observed }) => escapeHtml(observed.by) },
+    ['the server’s id', ({ model }) => `<code>${escapeHtml(model)}</code>`],
+    ['began with', beginning],
+    ['begun', ({ observed }) => escapeHtml(`${observed.at.slice(0, 19).replace('T', ' ')} UTC`)],
+    ['node', ({ observed }) => escapeHtml(observed.by)],
   ]);
   return `${rows}<p class="quiet">${meaning}</p>`;
 }
@@ -109,9 +106,9 @@ export interface LackingSink {
 export function missingDeliveriesTable(lacking: readonly LackingSink[]): string | null {
   if (lacking.length === 0) return null;
   return table(lacking, [
-    { title: 'who', cell: ({ sink }) => `<strong>${escapeHtml(sink)}</strong>` },
-    { title: 'lacks', cell: ({ trouble }) => escapeHtml(trouble.what) },
-    { title: 'since', cell: ({ trouble }) => `${trouble.since.slice(0, 16).replace('T', ' ')} UTC` },
-    { title: 'why', cell: ({ trouble }) => escapeHtml(trouble.reason) },
+    ['who', ({ sink }) => `<strong>${escapeHtml(sink)}</strong>`],
+    ['lacks', ({ trouble }) => escapeHtml(trouble.what)],
+    ['since', ({ trouble }) => `${trouble.since.slice(0, 16).replace('T', ' ')} UTC`],
+    ['why', ({ trouble }) => escapeHtml(trouble.reason)],
   ]);
 }

@@ -1,7 +1,7 @@
 // A sweep's comparison as its own page, or as sections of the report. The look is the same in both, on screens of all sizes and on paper.
-import { lineChart, type ChartOptions, type ChartSeries } from '../report/charts/chart.js';
+import { atBothWidths, lineChart, type ChartSeries, type UnsizedChart } from '../report/charts/chart.js';
 import { whole } from '../report/format.js';
-import { escapeHtml, table, type Column } from '../report/html.js';
+import { type Column, escapeHtml, page, section, table, tile } from '../report/html.js';
 import { styleSheet } from '../report/report-style.js';
 import { placeText } from './checkpoint-selection.js';
 import {
@@ -41,17 +41,12 @@ const claimsShown = 40;
 const othersShown = 8;
 
 export function renderComparison(sweep: SweepComparison): string {
-  return [
-    '<!doctype html>',
-    '<html lang="en"><head><meta charset="utf-8">',
-    `<meta http-equiv="Content-Security-Policy" content="${contentPolicy}">`,
-    '<meta name="viewport" content="width=device-width, initial-scale=1">',
-    `<title>${escapeHtml(sweep.name)} · Longhaul sweep</title>`,
-    `<style>${styleSheet}${comparisonStyle}</style></head><body><main>`,
-    header(sweep),
-    comparisonSections(sweep),
-    '</main></body></html>',
-  ].join('\n');
+  return page({
+    title: `${sweep.name} · Longhaul sweep`,
+    policy: contentPolicy,
+    style: styleSheet + comparisonStyle,
+    body: [header(sweep), comparisonSections(sweep)],
+  });
 }
 
 /** Sections for another page, which must include `comparisonStyle` after the report's style. */
@@ -76,10 +71,6 @@ const comparisonStyle = `${intervalBarStyle}
 @media print { .states table { font-size: 10.5px; } details.compared { display: block; } details.compared::details-content { content-visibility: visible; display: block; block-size: auto; } .alarm { border: 1px solid; } }
 `;
 
-function section(title: string, body: string): string {
-  return `<section><h2>${title}</h2>\n${body}\n</section>`;
-}
-
 function header({ name, project, suites, skipped }: SweepComparison): string {
   const states = new Set(suites.flatMap((suite) => suite.states.map(({ state }) => state)));
   const figures = suites.flatMap((suite) => suite.states.map(({ all }) => all));
@@ -98,10 +89,6 @@ function header({ name, project, suites, skipped }: SweepComparison): string {
     `<header><div class="title"><h1>${escapeHtml(name)}</h1></div>` +
     `<p class="quiet">sweep of ${escapeHtml(project)}</p><div class="tiles">${tiles.join('')}</div></header>`
   );
-}
-
-function tile(name: string, value: string): string {
-  return `<div class="tile"><div class="value">${value}</div><div class="quiet">${name}</div></div>`;
 }
 
 function suiteBody(suite: SuiteComparison): string {
@@ -127,6 +114,7 @@ function suiteBody(suite: SuiteComparison): string {
 
 /** How many lines one chart can distinguish, by colour, dashes and the order of the legend. */
 const linesTogether = 8;
+const heights = { wide: 260, narrow: 260 };
 
 /** One chart of all runs, then one chart for each run on the same axes. */
 function curves(suite: SuiteComparison): string {
@@ -137,13 +125,13 @@ function curves(suite: SuiteComparison): string {
   const xRange: [number, number] = [Math.min(...steps), Math.max(...steps)];
   const k = largestK(suite);
   const note = `<p class="quiet">${escapeHtml(environmentsText)}</p>`;
-  const chart = (of: string, series: readonly ChartSeries[]): Omit<ChartOptions, 'size' | 'legend'> => ({
+  const chart = (of: string, series: readonly ChartSeries[]): UnsizedChart => ({
     description: `pass@1 of ${of} on ${suite.label}, by step`,
     ...{ xRange, yRange: [0, 1], bands: [] },
     yFormat: (value) => `${Math.round(value * 100)} %`,
     series: series.filter(({ points }) => points.length > 0),
   });
-  const byItself = (run: string): Omit<ChartOptions, 'size' | 'legend'> =>
+  const byItself = (run: string): UnsizedChart =>
     chart(run, [
       ...referenceLine(suite, xRange),
       ...(k === null
@@ -160,7 +148,7 @@ function curves(suite: SuiteComparison): string {
     ]);
   if (drawn.length === 1) {
     const [run] = drawn as [string];
-    return `<figure><figcaption>${escapeHtml(run)}</figcaption>${atBothWidths(byItself(run))}</figure>${note}`;
+    return `<figure><figcaption>${escapeHtml(run)}</figcaption>${atBothWidths(byItself(run), heights)}</figure>${note}`;
   }
   const lines = drawn.slice(0, linesTogether).map((run, index) => ({
     ...{ name: run, style: `run${index}`, draw: 'dots' as const },
@@ -174,7 +162,7 @@ function curves(suite: SuiteComparison): string {
   );
   return (
     `<figure><figcaption>pass@1 of ${more > 0 ? `the first ${whole(lines.length)} runs` : 'all runs'}</figcaption>` +
-    `${atBothWidths(chart('all runs', [...referenceLine(suite, xRange), ...lines]))}</figure>${note}` +
+    `${atBothWidths(chart('all runs', [...referenceLine(suite, xRange), ...lines]), heights)}</figure>${note}` +
     details(
       `each of the ${whole(drawn.length)} runs in its own chart, on the same axes`,
       `<div class="curves">${single.join('')}</div>`,
@@ -202,53 +190,30 @@ function referenceLine(suite: SuiteComparison, xRange: readonly number[]): Chart
   return [{ name, style: 'reference', draw: 'line', points: xRange.map((x) => ({ x, y: base })) }];
 }
 
-/** The chart in two widths: scaled down to a phone, its text would be too small to read. */
-function atBothWidths(chart: Omit<ChartOptions, 'size' | 'legend'>): string {
-  return (
-    `<div class="chart-wide">${lineChart({ ...chart, size: { width: 900, height: 260 }, legend: true })}</div>` +
-    `<div class="chart-narrow">${lineChart({ ...chart, size: { width: 390, height: 260 }, legend: false })}</div>`
-  );
-}
-
 function stateTable(suite: SuiteComparison): string {
   const reach = reachOf(suite.states.map(({ versus }) => versus?.all));
   const k = largestK(suite);
   const isReference = (state: StateComparison): boolean => state.versus === null;
   const name = suite.reference?.named ? 'baseline' : 'reference';
-  const columns: Column<StateComparison>[] = [
-    {
-      title: 'state',
-      cell: (state) => {
+  const columns: (Column<StateComparison> | null)[] = [
+    [
+      'state',
+      (state) => {
         const also = alsoText(state);
         return `${escapeHtml(placeText(state))}${also === null ? '' : `<br><span class="quiet">${escapeHtml(also)}</span>`}`;
       },
-    },
-    { title: 'pass@1', cell: ({ all }) => shareText(all.pass_at_1), figure: true },
-    ...(k === null
-      ? []
-      : [
-          {
-            title: `pass@${k}`,
-            cell: (state: StateComparison) => shareText(largestPass(state)),
-            figure: true,
-          },
-        ]),
-    {
-      title: 'change [95 %]',
-      cell: (state) => (isReference(state) ? '' : change(state.versus?.all ?? null)),
-      figure: true,
-    },
-    {
-      title: `−${reach * 100} … 0 … +${reach * 100}`,
-      cell: (state) => bar(state.versus?.all ?? null, reach),
-    },
-    {
-      title: 'verdict',
-      cell: (state) =>
+    ],
+    ['pass@1', ({ all }) => shareText(all.pass_at_1), 'figure'],
+    k === null ? null : [`pass@${k}`, (state) => shareText(largestPass(state)), 'figure'],
+    ['change [95 %]', (state) => (isReference(state) ? '' : change(state.versus?.all ?? null)), 'figure'],
+    [`−${reach * 100} … 0 … +${reach * 100}`, (state) => bar(state.versus?.all ?? null, reach)],
+    [
+      'verdict',
+      (state) =>
         isReference(state)
           ? `<span class="quiet">${name}</span>`
           : `<span class="said">${verdict(state.versus?.all ?? null)}${alarm(state)}</span>`,
-    },
+    ],
     ...figureColumns<StateComparison>(({ all }) => all),
   ];
   const all = `<div class="states">${table(suite.states, columns)}</div>`;
@@ -276,14 +241,11 @@ function largestKTable(suite: SuiteComparison): string {
   if (k === null || rows.length === 0) return '';
   const reach = reachOf(rows.map(({ versus }) => versus?.largest_k));
   const body = table(rows, [
-    { title: 'state', cell: (state) => escapeHtml(placeText(state)) },
-    { title: `pass@${k}`, cell: (state) => shareText(largestPass(state)), figure: true },
-    { title: 'change [95 %]', cell: ({ versus }) => change(versus?.largest_k ?? null), figure: true },
-    {
-      title: `−${reach * 100} … 0 … +${reach * 100}`,
-      cell: ({ versus }) => bar(versus?.largest_k ?? null, reach),
-    },
-    { title: 'verdict', cell: ({ versus }) => verdict(versus?.largest_k ?? null) },
+    ['state', (state) => escapeHtml(placeText(state))],
+    [`pass@${k}`, (state) => shareText(largestPass(state)), 'figure'],
+    ['change [95 %]', ({ versus }) => change(versus?.largest_k ?? null), 'figure'],
+    [`−${reach * 100} … 0 … +${reach * 100}`, ({ versus }) => bar(versus?.largest_k ?? null, reach)],
+    ['verdict', ({ versus }) => verdict(versus?.largest_k ?? null)],
   ]);
   return details(
     `pass@${k}: at least one of ${k} samples of a task passes`,
@@ -310,16 +272,12 @@ function environmentTable(suite: SuiteComparison): string {
   );
   const reach = reachOf(rows.map(({ difference }) => difference));
   const body = table(rows, [
-    { title: 'environment', cell: ({ name }) => escapeHtml(name) },
-    { title: 'state', cell: ({ state }) => escapeHtml(placeText(state)) },
-    { title: 'pass@1', cell: ({ figures }) => shareText(figures.pass_at_1), figure: true },
-    {
-      title: 'change [95 %]',
-      cell: ({ state, difference }) => (state.versus === null ? '' : change(difference)),
-      figure: true,
-    },
-    { title: `−${reach * 100} … 0 … +${reach * 100}`, cell: ({ difference }) => bar(difference, reach) },
-    { title: 'verdict', cell: ({ state, difference }) => (state.versus === null ? '' : verdict(difference)) },
+    ['environment', ({ name }) => escapeHtml(name)],
+    ['state', ({ state }) => escapeHtml(placeText(state))],
+    ['pass@1', ({ figures }) => shareText(figures.pass_at_1), 'figure'],
+    ['change [95 %]', ({ state, difference }) => (state.versus === null ? '' : change(difference)), 'figure'],
+    [`−${reach * 100} … 0 … +${reach * 100}`, ({ difference }) => bar(difference, reach)],
+    ['verdict', ({ state, difference }) => (state.versus === null ? '' : verdict(difference))],
     ...figureColumns<EnvironmentRow>(({ figures }) => figures),
   ]);
   return details(`by environment (${whole(names.length)})`, `<div class="states">${body}</div>`);
@@ -331,11 +289,11 @@ function templateTable(state: StateComparison): string {
   const reach = reachOf(rows.map(([, difference]) => difference));
   const weakest = rows.sort(([, a], [, b]) => (a?.estimate ?? 0) - (b?.estimate ?? 0));
   const body = table(weakest, [
-    { title: 'template', cell: ([name]) => escapeHtml(name) },
-    { title: 'tasks', cell: ([, one]) => whole(one?.tasks ?? 0), figure: true },
-    { title: 'change [95 %]', cell: ([, one]) => change(one), figure: true },
-    { title: `−${reach * 100} … 0 … +${reach * 100}`, cell: ([, one]) => bar(one, reach) },
-    { title: 'verdict', cell: ([, one]) => verdict(one) },
+    ['template', ([name]) => escapeHtml(name)],
+    ['tasks', ([, one]) => whole(one?.tasks ?? 0), 'figure'],
+    ['change [95 %]', ([, one]) => change(one), 'figure'],
+    [`−${reach * 100} … 0 … +${reach * 100}`, ([, one]) => bar(one, reach)],
+    ['verdict', ([, one]) => verdict(one)],
   ]);
   return details(
     `${escapeHtml(placeText(state))} by task template, the largest loss first`,
@@ -353,17 +311,17 @@ function taskTable(suite: SuiteComparison, state: StateComparison): string {
     ...changes.slice(claims.length, claims.length + othersShown),
   ];
   const body = table<TaskChange>(shown, [
-    { title: 'task', cell: ({ task_key }) => `<span class="key">${escapeHtml(task_key)}</span>` },
-    { title: 'before', cell: ({ before }) => countedText(before), figure: true },
-    { title: 'after', cell: ({ after }) => countedText(after), figure: true },
-    { title: 'by chance', cell: ({ chance }) => chanceText(chance), figure: true },
-    {
-      title: 'verdict',
-      cell: ({ verdict: said }) =>
+    ['task', ({ task_key }) => `<span class="key">${escapeHtml(task_key)}</span>`],
+    ['before', ({ before }) => countedText(before), 'figure'],
+    ['after', ({ after }) => countedText(after), 'figure'],
+    ['by chance', ({ chance }) => chanceText(chance), 'figure'],
+    [
+      'verdict',
+      ({ verdict: said }) =>
         said === 'within noise'
           ? '<span class="quiet">within noise</span>'
           : `<span class="status ${said}">${said === 'better' ? '▲' : '▼'} ${said}</span>`,
-    },
+    ],
   ]);
   const more = changes.length - shown.length;
   return details(
@@ -380,25 +338,21 @@ function details(summary: string, body: string): string {
   return `<details class="compared"><summary>${summary}</summary>${body}</details>`;
 }
 
-function figureColumns<Row>(of: (row: Row) => Figures) {
+function figureColumns<Row>(of: (row: Row) => Figures): Column<Row>[] {
   return [
-    {
-      title: 'turns',
-      cell: (row: Row) => (of(row).episodes === 0 ? '–' : of(row).mean_turns.toFixed(1)),
-      figure: true,
-    },
-    { title: 'tool errors', cell: (row: Row) => shareText(of(row).tool_error_rate), figure: true },
-    {
-      title: 'unknown',
-      cell: (row: Row) => {
+    ['turns', (row) => (of(row).episodes === 0 ? '–' : of(row).mean_turns.toFixed(1)), 'figure'],
+    ['tool errors', (row) => shareText(of(row).tool_error_rate), 'figure'],
+    [
+      'unknown',
+      (row) => {
         const { unknown, missing } = of(row);
         return (
           whole(unknown) +
           (missing === 0 ? '' : `<br><span class="quiet">${whole(missing)} not played</span>`)
         );
       },
-      figure: true,
-    },
+      'figure',
+    ],
   ];
 }
 

@@ -51,6 +51,20 @@ export interface ChartOptions {
   legend: boolean;
 }
 
+export type UnsizedChart = Omit<ChartOptions, 'size' | 'legend'>;
+
+/** The chart in two widths: scaled down to a phone, its text would be too small to read. */
+export function atBothWidths(chart: UnsizedChart, heights: { wide: number; narrow: number }): string {
+  const [wide, narrow] = [
+    { width: 900, height: heights.wide },
+    { width: 390, height: heights.narrow },
+  ];
+  return (
+    `<div class="chart-wide">${lineChart({ ...chart, size: wide, legend: true })}</div>` +
+    `<div class="chart-narrow">${lineChart({ ...chart, size: narrow, legend: false })}</div>`
+  );
+}
+
 export function lineChart(options: ChartOptions): string {
   const { series, bands, description, yFormat, breaks = [] } = options;
   const all = series.flatMap(({ points }) => points);

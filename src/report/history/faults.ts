@@ -105,14 +105,14 @@ export function faultTable(faults: Faults): string {
   const sentence = sumSentence(faults);
   if (causes.length === 0) return sentence || '<p class="quiet">No fault is on record.</p>';
   const rows = table(causes, [
-    { title: 'what happened', cell: ({ cause }) => inWords[cause] },
-    { title: 'times', cell: ({ cause, count }) => (isFault({ cause }) ? whole(count) : '–'), figure: true },
-    { title: 'time lost', cell: (row) => seconds(row.figures['ft/lost_seconds']), figure: true },
-    { title: 'tokens lost', cell: (row) => whole(row.figures['ft/lost_tokens'] ?? 0), figure: true },
-    { title: 'noticed after', cell: (row) => noticed(row), figure: true },
-    { title: 'restore', cell: (row) => seconds(row.figures['ft/restore_seconds']), figure: true },
-    { title: 'steps replayed', cell: (row) => whole(row.figures['ft/replayed_steps'] ?? 0), figure: true },
-    { title: 'replay', cell: (row) => seconds(row.figures['ft/replay_seconds']), figure: true },
+    ['what happened', ({ cause }) => inWords[cause]],
+    ['times', ({ cause, count }) => (isFault({ cause }) ? whole(count) : '–'), 'figure'],
+    ['time lost', (row) => seconds(row.figures['ft/lost_seconds']), 'figure'],
+    ['tokens lost', (row) => whole(row.figures['ft/lost_tokens'] ?? 0), 'figure'],
+    ['noticed after', (row) => noticed(row), 'figure'],
+    ['restore', (row) => seconds(row.figures['ft/restore_seconds']), 'figure'],
+    ['steps replayed', (row) => whole(row.figures['ft/replayed_steps'] ?? 0), 'figure'],
+    ['replay', (row) => seconds(row.figures['ft/replay_seconds']), 'figure'],
   ]);
   return (
     `${sentence}${rows}<p class="quiet">Time lost: work that had to be repeated, and the time until the work continued; ` +

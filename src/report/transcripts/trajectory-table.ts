@@ -40,50 +40,34 @@ export function trajectoryTables(analysis: TrajectoryAnalysis): string {
   const linked = (row: Row, count: number, of: number, filter: string): string =>
     count === 0 ? share(count, of) : `<a href="${addressOf(row, filter)}">${share(count, of)}</a>`;
   const body = table(rows, [
-    { title: 'environment', cell: (row) => escapeHtml(row.environment) },
-    { title: 'in', cell: ({ where }) => where },
-    { title: 'episodes', cell: ({ counts }) => whole(counts.episodes), figure: true },
-    {
-      title: 'turns: mean · p50 · p95',
-      cell: ({ counts }) =>
+    ['environment', (row) => escapeHtml(row.environment)],
+    ['in', ({ where }) => where],
+    ['episodes', ({ counts }) => whole(counts.episodes), 'figure'],
+    [
+      'turns: mean · p50 · p95',
+      ({ counts }) =>
         `${(turnsInAll(counts) / Math.max(1, counts.episodes)).toFixed(1)} · ${turnsAt(counts, 0.5)} · ${turnsAt(counts, 0.95)}`,
-      figure: true,
-    },
-    {
-      title: 'calls a turn',
-      cell: ({ counts }) => (counts.calls / Math.max(1, turnsInAll(counts))).toFixed(2),
-      figure: true,
-    },
-    {
-      title: 'turns with an error',
-      cell: (row) => linked(row, row.counts.errors, turnsInAll(row.counts), 'with=toolError'),
-      figure: true,
-    },
-    {
-      title: 'repeating',
-      cell: (row) => linked(row, row.counts.repeating, row.counts.episodes, 'with=repeated'),
-      figure: true,
-    },
-    {
-      title: 'premature done',
-      cell: (row) => linked(row, premature(row.counts), row.counts.episodes, 'with=premature'),
-      figure: true,
-    },
-    {
-      title: 'cut off',
-      cell: (row) => linked(row, cutOff(row.counts), row.counts.episodes, 'with=cutOff'),
-      figure: true,
-    },
-    {
-      title: 'learning signal',
-      cell: ({ counts: { groups } }) => share(groups.varied, groups.compared),
-      figure: true,
-    },
-    {
-      title: 'unknown',
-      cell: (row) => linked(row, unknownOutcomes(row.counts), row.counts.episodes, 'outcome=unknown'),
-      figure: true,
-    },
+      'figure',
+    ],
+    ['calls a turn', ({ counts }) => (counts.calls / Math.max(1, turnsInAll(counts))).toFixed(2), 'figure'],
+    [
+      'turns with an error',
+      (row) => linked(row, row.counts.errors, turnsInAll(row.counts), 'with=toolError'),
+      'figure',
+    ],
+    ['repeating', (row) => linked(row, row.counts.repeating, row.counts.episodes, 'with=repeated'), 'figure'],
+    [
+      'premature done',
+      (row) => linked(row, premature(row.counts), row.counts.episodes, 'with=premature'),
+      'figure',
+    ],
+    ['cut off', (row) => linked(row, cutOff(row.counts), row.counts.episodes, 'with=cutOff'), 'figure'],
+    ['learning signal', ({ counts: { groups } }) => share(groups.varied, groups.compared), 'figure'],
+    [
+      'unknown',
+      (row) => linked(row, unknownOutcomes(row.counts), row.counts.episodes, 'outcome=unknown'),
+      'figure',
+    ],
   ]);
   return (
     `<div class="dense">${body}</div><p class="quiet">${rulesText(rows, analysis)}</p>` +
@@ -159,23 +143,18 @@ function patternTable(analysis: TrajectoryAnalysis, rows: readonly Row[]): strin
   );
   const left = patterns.length - patternsShown;
   const body = table(patterns.slice(0, patternsShown), [
-    { title: 'environment', cell: (row) => escapeHtml(row.environment) },
-    {
-      title: 'tool',
-      cell: ({ tool }) =>
+    ['environment', (row) => escapeHtml(row.environment)],
+    [
+      'tool',
+      ({ tool }) =>
         tool === null
           ? '<span class="quiet">no valid call</span>'
           : `<code class="tool">${escapeHtml(tool.slice(0, 80)).replaceAll('_', '_<wbr>')}</code>`,
-    },
-    { title: 'message', cell: ({ message }) => `<span class="wrap">${escapeHtml(message)}</span>` },
-    ...(analysis.newest.size === 0
-      ? []
-      : [{ title: 'newest', cell: ({ newest }: PatternRow) => whole(newest), figure: true }]),
-    { title: 'training', cell: ({ training }) => whole(training), figure: true },
-    {
-      title: '',
-      cell: ({ example }) => `<a href="${escapeHtml(`#t=${encodeURIComponent(example)}`)}">example</a>`,
-    },
+    ],
+    ['message', ({ message }) => `<span class="wrap">${escapeHtml(message)}</span>`],
+    analysis.newest.size === 0 ? null : ['newest', ({ newest }) => whole(newest), 'figure'],
+    ['training', ({ training }) => whole(training), 'figure'],
+    ['', ({ example }) => `<a href="${escapeHtml(`#t=${encodeURIComponent(example)}`)}">example</a>`],
   ]);
   const more = [
     ...(left > 0 ? [`${whole(left)} rarer patterns are not shown`] : []),
@@ -194,10 +173,10 @@ function unknownTable(rows: readonly Row[]): string {
   return (
     '<h3>Unknown outcomes by reason</h3>' +
     table(reasons.slice(0, reasonsShown), [
-      { title: 'environment', cell: ({ row }) => escapeHtml(row.environment) },
-      { title: 'in', cell: ({ row }) => row.where },
-      { title: 'reason', cell: ({ reason }) => `<span class="wrap">${escapeHtml(reason)}</span>` },
-      { title: 'episodes', cell: ({ count }) => whole(count), figure: true },
+      ['environment', ({ row }) => escapeHtml(row.environment)],
+      ['in', ({ row }) => row.where],
+      ['reason', ({ reason }) => `<span class="wrap">${escapeHtml(reason)}</span>`],
+      ['episodes', ({ count }) => whole(count), 'figure'],
     ]) +
     (left > 0 ? `<p class="quiet">… and ${whole(left)} more.</p>` : '')
   );
