@@ -1,4 +1,5 @@
 // Every wait of a follower has a deadline. A signal asks late work to stop, but nobody waits for it.
+import { abortable, joinSignals, pause as pauseUntil } from '../../base/abortable.js';
 
 class TooLate extends Error {
   override name = 'TooLate';
@@ -12,32 +13,19 @@ export async function within<T>(
   outer: AbortSignal,
 ): Promise<T> {
   outer.throwIfAborted();
-  const own = new AbortController();
-  const onOuter = (): void => own.abort(outer.reason);
+  const deadline = new AbortController();
   const late = new TooLate(`waited ${limitMs / 1000} s for ${what} without success`);
-  const timer = setTimeout(() => own.abort(late), limitMs);
-  outer.addEventListener('abort', onOuter, { once: true });
+  const timer = setTimeout(() => deadline.abort(late), limitMs);
+  const { signal, release } = joinSignals([outer, deadline.signal]);
   try {
-    return await new Promise<T>((resolve, reject) => {
-      own.signal.addEventListener('abort', () => reject(own.signal.reason), { once: true });
-      work(own.signal).then(resolve, reject);
-    });
+    return await abortable(work(signal), signal);
   } finally {
     clearTimeout(timer);
-    outer.removeEventListener('abort', onOuter);
+    release();
   }
 }
 
 /** Waits for `ms`. Returns at once, without an error, when `signal` aborts. */
-export async function pause(ms: number, signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return;
-  await new Promise<void>((resolve) => {
-    const done = (): void => {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', done);
-      resolve();
-    };
-    const timer = setTimeout(done, ms);
-    signal.addEventListener('abort', done, { once: true });
-  });
+export function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return pauseUntil(ms, signal).catch(() => undefined);
 }
