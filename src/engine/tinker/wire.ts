@@ -100,7 +100,7 @@ export function encodePass(request: PassRequest): Uint8Array {
         Object.entries(inputs).map(([name, { dtype, data }]) => [
           name,
           {
-            dense: bytesOf(dtype === 'int64' ? BigInt64Array.from(data, BigInt) : Float32Array.from(data)),
+            dense: bytesOf(dtype === 'int64' ? int64s(data) : Float32Array.from(data)),
             dtype: dtype === 'int64' ? int64 : float32,
             shape: [data.length],
           },
@@ -175,15 +175,29 @@ function partsOf(name: string, { data, offsets, dtype }: DecodedTensor): number[
 
 const sizes: Record<number, number> = { [float32]: 4, [int64]: 8, [int32]: 4 };
 
-/** Copies, because the bytes of an answer are aligned to nothing. */
+/** The bytes of an answer are aligned to nothing. */
 function numbersOf(name: string, data: Uint8Array, dtype: number): number[] {
   const size = sizes[dtype];
   if (size === undefined) throw new BadTinkerAnswer(`${name} has the unknown type ${dtype}`);
   if (data.length % size !== 0)
     throw new BadTinkerAnswer(`${name} has ${data.length} bytes, which is not a multiple of ${size}`);
-  const { buffer } = Uint8Array.from(data);
-  if (dtype === float32) return [...new Float32Array(buffer)];
-  return dtype === int32 ? [...new Int32Array(buffer)] : [...new BigInt64Array(buffer)].map(Number);
+  const view = new DataView(data.buffer, data.byteOffset, data.length);
+  const numbers = new Array<number>(data.length / size);
+  for (let index = 0, at = 0; at < data.length; index++, at += size)
+    numbers[index] =
+      dtype === float32
+        ? view.getFloat32(at, true)
+        : dtype === int32
+          ? view.getInt32(at, true)
+          : Number(view.getBigInt64(at, true));
+  return numbers;
+}
+
+/** A loop is many times faster than `BigInt64Array.from(data, BigInt)`. */
+function int64s(data: readonly number[]): BigInt64Array {
+  const array = new BigInt64Array(data.length);
+  for (let at = 0; at < data.length; at++) array[at] = BigInt(data[at] as number);
+  return array;
 }
 
 function bytesOf(array: Int32Array | Float32Array | BigInt64Array): Uint8Array {
