@@ -117,5 +117,5 @@ export class Scheduler {
   }
 }
 
-/** All that can go on without the scheduler has done so: microtasks come before it. */
-export const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+/** All that can go on without the scheduler has done so: microtasks come before it, and it is cheaper than a turn of the event loop. */
+export const settled = (): Promise<void> => new Promise((resolve) => process.nextTick(resolve));
