@@ -1,12 +1,15 @@
 #include "backend/cpu_device.h"
 
 #include <algorithm>
-#include <cstring>
+#include <utility>
 
 namespace longhaul {
 
 void CpuDevice::lay_out(CpuArrays& arrays, const Forest& forest, const PassPlan& plan, const PassRange& pass,
                         std::span<const int32_t> tokens_of_targets) {
+  arrays.forest = &forest;
+  arrays.plan = &plan;
+  arrays.pass = &pass;
   arrays.tokens = std::span(forest.tokens).subspan(size_t(pass.first_row), size_t(pass.rows));
   arrays.positions = std::span(forest.positions).subspan(size_t(pass.first_row), size_t(pass.rows));
   arrays.output_rows = std::span(plan.output_pass_rows).subspan(size_t(pass.first_output), size_t(pass.outputs));
@@ -25,8 +28,8 @@ void CpuDevice::start() {
   for (int layer = 0; layer < architecture().num_hidden_layers; ++layer) linears_.push_back(longhaul::linears(*policy_, layer));
 }
 
-void CpuDevice::pack_backward(bool changed) {
-  const bool other = changed || packed_policy_ != policy_;
+void CpuDevice::pack_backward() {
+  const bool other = std::exchange(changed_, false) || packed_policy_ != policy_;
   if (policy_->adapters()) {
     if (packed_base_.lock() != policy_->shared_weights()) {
       weights().pack_backward(panels_.weights, &pool_);
@@ -60,6 +63,11 @@ void CpuDevice::gather(Matrix<const float> from, const int32_t* indices, Matrix<
     std::memcpy(to.data + size_t(i) * to.ld, from.data + size_t(indices ? indices[i] : i) * from.ld, floats * sizeof(float));
 }
 
+void CpuDevice::scatter(Matrix<const float> from, const int32_t* indices, Matrix<float> to, int rows, int width) const {
+  for (int i = 0; i < rows; ++i)
+    std::memcpy(to.data + size_t(indices[i]) * to.ld, from.data + size_t(i) * from.ld, size_t(width) * sizeof(float));
+}
+
 void CpuDevice::row_logprobs(const float* logits, int rows, float inverse_temperature, const int32_t* tokens, ops::RowNormalizer* normalizers,
                              float* logprobs, float* entropies) const {
   const int vocab = architecture().vocab_size;
@@ -89,6 +97,94 @@ void CpuDevice::add_head_gradient(const float* d_logits, const PackedRows& x, in
   const ParameterRange& head = layout().head;
   work.add({gradients + head.offset, hidden(), d_logits, vocabulary(), &x, head.rows});
   pool_.parallel_for(work.size(), [&](size_t item) { work.run(item, *op_); });
+}
+
+void CpuDevice::sum_targets(const CpuArrays& arrays, RowRange outputs, const float* d_targets, float* d_outputs) const {
+  const PassPlan& plan = *arrays.plan;
+  for (int i = 0; i < outputs.count; ++i, d_outputs += hidden()) {
+    const int output = arrays.pass->first_output + outputs.first + i;
+    const float* from = d_targets + size_t(plan.output_targets[size_t(output)] - arrays.pass->first_target) * hidden();
+    std::memcpy(d_outputs, from, hidden() * sizeof(float));
+    for (int t = 1; t < plan.targets_of(output); ++t) op_->add(d_outputs, from + size_t(t) * hidden(), hidden());
+  }
+}
+
+ops::ChainAttention CpuDevice::chain_attention(const CpuArrays& arrays, const ForestAttention<float>& attention, int index,
+                                               int kv_head) const {
+  const PassPlan& plan = *arrays.plan;
+  const Segment& segment = plan.segments[size_t(index)];
+  std::vector<int32_t>& chain = scratch().chain;
+  plan.chain(index, chain);
+  ops::ChainAttention args{};
+  args.qkv = attention.qkv;
+  args.ld_qkv = size_t(architecture().qkv_width());
+  args.keys_values = attention.keys_values.data;
+  args.ld_keys_values = attention.keys_values.ld;
+  args.chain_rows = chain.data();
+  args.chain_length = int(chain.size());
+  if (attention.of_outputs) {
+    args.query_places = plan.output_positions.data() + segment.first_output;
+    args.query_rows = plan.output_pass_rows.data() + segment.first_output;
+    args.query_outputs = plan.counting.data() + (segment.first_output - arrays.pass->first_output);
+    args.queries = segment.outputs;
+  } else {
+    args.query_places = arrays.forest->positions.data() + segment.first_row;
+    args.query_rows = plan.counting.data() + (segment.first_row - arrays.pass->first_row);
+    args.query_outputs = args.query_rows;
+    args.queries = segment.rows;
+  }
+  args.first_kv_head = kv_head;
+  args.last_kv_head = kv_head + 1;
+  args.heads = architecture().num_attention_heads;
+  args.kv_heads = architecture().num_key_value_heads;
+  args.head_dim = architecture().head_dim;
+  args.out = attention.out;
+  args.log_sums = attention.log_sums;
+  return args;
+}
+
+void CpuDevice::attention(const CpuArrays& arrays, const ForestAttention<float>& attention) const {
+  const size_t kv_heads = size_t(architecture().num_key_value_heads);
+  pool_.parallel_for(size_t(arrays.pass->segments) * kv_heads, [&](size_t item) {
+    const int segment = arrays.plan->by_work[size_t(arrays.pass->first_segment) + item / kv_heads];
+    if (attention.of_outputs && arrays.plan->segments[size_t(segment)].outputs == 0) return;
+    op_->chain_attention(chain_attention(arrays, attention, segment, int(item % kv_heads)));
+  });
+}
+
+void CpuDevice::attention_backward(const CpuArrays& arrays, const ForestAttention<float>& forward,
+                                   const ForestAttentionGradients<float>& to) const {
+  const size_t kv_heads = size_t(architecture().num_key_value_heads);
+  const PassPlan& plan = *arrays.plan;
+  pool_.parallel_for(size_t(arrays.pass->groups) * kv_heads, [&](size_t item) {
+    const SegmentGroup& group = plan.groups[size_t(arrays.pass->first_group) + item / kv_heads];
+    for (int i = group.first; i < group.first + group.count; ++i) {
+      const int segment = plan.group_segments[size_t(i)];
+      if (forward.of_outputs && plan.segments[size_t(segment)].outputs == 0) continue;
+      const ops::ChainAttention attention = chain_attention(arrays, forward, segment, int(item % kv_heads));
+      op_->chain_attention_backward({attention, to.d_out, to.d_qkv, to.d_keys_values});
+    }
+  });
+}
+
+void CpuDevice::sum_token_rows(const CpuArrays& arrays, const float* rows, float* sums) const {
+  const PassRange& pass = *arrays.pass;
+  const int width = int(hidden()), slice = std::max(16, width / (2 * threads()) / 16 * 16);
+  pool_.parallel_for(size_t(width + slice - 1) / size_t(slice), [&](size_t s) {
+    const int column = int(s) * slice, columns = std::min(slice, width - column);
+    for (const RowRange& piece : arrays.plan->pieces(pass, false))
+      for (int row = piece.first; row < piece.first + piece.count; ++row)
+        op_->add(sums + size_t(arrays.plan->token_slots[size_t(pass.first_row + row)]) * hidden() + column,
+                 rows + size_t(row) * hidden() + column, size_t(columns));
+  });
+}
+
+void CpuDevice::add_embedding_rows(const std::vector<int32_t>& tokens, const float* sums, float* gradient) const {
+  constexpr size_t rows = 64;
+  pool_.parallel_for((tokens.size() + rows - 1) / rows, [&](size_t item) {
+    for (size_t i = item * rows; i < std::min(tokens.size(), (item + 1) * rows); ++i)
+      op_->add(gradient + size_t(tokens[i]) * hidden(), sums + i * hidden(), hidden());
+  });
 }
 
 }  // namespace longhaul

@@ -2,11 +2,12 @@
 // in its core's caches.
 #pragma once
 
+#include <cstring>
 #include <memory>
 #include <span>
 #include <vector>
 
-#include "backend/backward_linear.h"
+#include "backend/cpu_pieces.h"
 #include "base/thread_pool.h"
 #include "model/linear.h"
 #include "pass/activations.h"
@@ -15,35 +16,17 @@
 
 namespace longhaul {
 
-/// Memory that grows to what is asked for, and no further (AlignedBuffer::scratch may add a quarter), and is kept between calls. Contents are
-/// unspecified.
-template <class T>
-class CpuBuffer {
- public:
-  T* room(size_t n) {
-    const size_t floats = (n * sizeof(T) + sizeof(float) - 1) / sizeof(float);
-    if (buffer_.size() < floats) buffer_.resize(floats);
-    return data();
-  }
-  T* rows(int rows, size_t width) { return room(rounded_rows(rows) * width); }
-  T* row(int index, size_t width) { return data() + size_t(index) * width; }
-  T* data() { return reinterpret_cast<T*>(buffer_.data()); }
-  const T* data() const { return reinterpret_cast<const T*>(buffer_.data()); }
-  void swap(CpuBuffer& other) noexcept { buffer_.swap(other.buffer_); }
-
- private:
-  AlignedBuffer buffer_{BufferMemory::mapped};
-};
-
-/// Index arrays of a pass.
+/// A pass and its index arrays.
 struct CpuArrays {
+  const Forest* forest = nullptr;
+  const PassPlan* plan = nullptr;
+  const PassRange* pass = nullptr;
   std::span<const int32_t> tokens, positions, output_rows;
   std::vector<int32_t> target_outputs, target_tokens;
 };
 
 /// Working memory of one thread for one tile of rows.
-struct CpuScratch : RowScratch<CpuBuffer<float>> {
-  CpuBuffer<float> d_activated, d_normed, inverse;
+struct CpuScratch : RowScratch<CpuBuffer, float> {
   std::vector<int32_t> chain;
 };
 
@@ -54,8 +37,9 @@ class CpuDevice {
   using Buffer = CpuBuffer<T>;
   using Arrays = CpuArrays;
   using Operand = PackedRows;
+  using Piece = CpuPiece;
 
-  CpuDevice(ThreadPool& pool) : pool_(pool) {}
+  explicit CpuDevice(ThreadPool& pool) : pool_(pool), pieces_(pool.threads()) {}
 
   ThreadPool& pool() { return pool_; }
   int threads() const { return pool_.threads(); }
@@ -63,8 +47,10 @@ class CpuDevice {
   void lay_out(CpuArrays& arrays, const Forest& forest, const PassPlan& plan, const PassRange& pass, std::span<const int32_t> tokens_of_targets);
   /// Packs the weights of the held policy that are not packed.
   void start();
-  /// Packs what backward passes read. `changed`: the policy's trained values may have.
-  void pack_backward(bool changed);
+  /// Trained values may have changed since their panels were packed.
+  void changed() { changed_ = true; }
+  /// Packs what backward passes read.
+  void pack_backward();
   void drop_scratch() {}
 
   const Architecture& architecture() const { return policy_->architecture(); }
@@ -89,6 +75,11 @@ class CpuDevice {
     tiles(count, tile_rows(count, 12, 96), work);
   }
 
+  template <class Work>
+  void pieces(const std::vector<RowRange>& pieces, int layer, float* gradients, Work&& work) {
+    pieces_.run(pieces, *policy_, backward_linears(layer), gradients, pool_, *op_, work);
+  }
+
   /// The calling thread's.
   static CpuScratch& scratch() {
     static thread_local CpuScratch space;
@@ -99,7 +90,9 @@ class CpuDevice {
     return kept ? rows.row(at.first, width) : scratch.room(size_t(at.count) * width);
   }
 
+  void clear(float* values, size_t n) const { std::memset(values, 0, n * sizeof(float)); }
   void gather(Matrix<const float> from, const int32_t* indices, Matrix<float> to, int rows, int width) const;
+  void scatter(Matrix<const float> from, const int32_t* indices, Matrix<float> to, int rows, int width) const;
   void apply(const Linear& linear, Matrix<const float> x, Matrix<float> y, int rows, bool accumulate, float* down) const {
     longhaul::apply(*op_, linear, x.data, x.ld, y.data, y.ld, rows, accumulate, down);
   }
@@ -113,6 +106,9 @@ class CpuDevice {
                         weights().rope().sin(), saved.data, saved.ld, inverse.data, inverse.ld, rows, heads, architecture().head_dim);
   }
   void swiglu(const float* gate_up, float* y, int rows) const { op_->swiglu(gate_up, y, rows, architecture().intermediate_size); }
+  void swiglu_backward(const float* gate_up, const float* dy, float* d_gate_up, int rows) const {
+    op_->swiglu_backward(gate_up, dy, d_gate_up, rows, architecture().intermediate_size);
+  }
 
   void logits(const float* x, float* y, int rows) const {
     op_->matmul(x, hidden(), weights().forward_panels().head, y, vocabulary(), rows, false);
@@ -127,10 +123,24 @@ class CpuDevice {
   void resize(PackedRows& rows, int count, int width) { rows.resize(count, width); }
   void write(PackedRows& rows, Matrix<const float> x, RowRange at) { rows.write(x.data, x.ld, at.first, at.count); }
   void add_head_gradient(const float* d_logits, const PackedRows& x, int rows, float* gradients);
+  /// The gradient of some outputs, from those of their targets.
+  void sum_targets(const CpuArrays& arrays, RowRange outputs, const float* d_targets, float* d_outputs) const;
+
+  void attention(const CpuArrays& arrays, const ForestAttention<float>& attention) const;
+  /// The segments of a tree add to the gradients of the same keys and values. So the segments of a tree run one after another, from the last
+  /// to the first; KV heads and trees run independently.
+  void attention_backward(const CpuArrays& arrays, const ForestAttention<float>& forward, const ForestAttentionGradients<float>& to) const;
+
+  /// Adds the rows of a pass to the sums of their tokens; adds these to the embedding's gradient.
+  void sum_token_rows(const CpuArrays& arrays, const float* rows, float* sums) const;
+  void add_embedding_rows(const std::vector<int32_t>& tokens, const float* sums, float* gradient) const;
+  /// There is nothing to compare with.
+  void check_gradients(const float*) const {}
 
  private:
   size_t hidden() const { return size_t(architecture().hidden_size); }
   size_t vocabulary() const { return size_t(architecture().vocab_size); }
+  ops::ChainAttention chain_attention(const CpuArrays& arrays, const ForestAttention<float>& attention, int segment, int kv_head) const;
   float eps() const { return float(architecture().rms_norm_eps); }
   int tile_rows(int count, int least, int most) const {
     constexpr int kernel_rows = 12;
@@ -149,6 +159,8 @@ class CpuDevice {
   std::vector<LayerLinears> linears_;
   BackwardPanels panels_;
   std::vector<BackwardLinears> backwards_;
+  CpuPieces pieces_;
+  bool changed_ = true;
   const Policy* packed_policy_ = nullptr;
   std::weak_ptr<const Weights> packed_base_;  // frozen weights with packed panels
 };

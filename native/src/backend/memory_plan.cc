@@ -66,7 +66,7 @@ std::size_t thread_floats(const Architecture& architecture, const RowWidths& wid
 std::size_t activation_floats(const MemoryRequest& request, const RowWidths& widths, std::size_t rows) {
   const std::size_t layers = std::size_t(request.architecture.num_hidden_layers), kept_layers = request.recompute ? 1 : layers;
   std::size_t floats = rows * (layers * widths.hidden + kept_layers * widths.layer() + widths.final() + widths.backward());
-  floats += 2 * std::size_t(piece_rows) * widths.piece();
+  floats += std::min(std::size_t(2), (rows + piece_rows - 1) / piece_rows) * std::size_t(piece_rows) * widths.piece();
   if (!request.lora)
     floats += rounded_rows(std::min(request.batch_rows, request.architecture.vocab_size)) * widths.hidden;  // embedding's gradient
   return floats + std::size_t(request.threads) * thread_floats(request.architecture, widths, request.longest_chain);

@@ -1,7 +1,7 @@
 // Buffers of activations, in a device's memory.
 #pragma once
 
-#include <cstddef>
+#include "pass/rows.h"
 
 namespace longhaul {
 
@@ -35,9 +35,27 @@ struct LayerActivations {
 };
 
 /// Working memory of one range of rows.
-template <class Buffer>
+template <template <class> class Buffer, class Activation>
 struct RowScratch {
-  Buffer normed, middle, gate_up, activated, output, adapter_down, head;
+  Buffer<Activation> normed, middle, gate_up, activated, output, adapter_down, head, d_normed, d_activated;
+  Buffer<float> inverse;
+};
+
+/// Attention of a pass's rows over their chains in one layer; in the last layer, of its outputs.
+template <class Activation>
+struct ForestAttention {
+  bool of_outputs;
+  const Activation* qkv;                 // [rows, qkv_width]
+  Matrix<const Activation> keys_values;  // of all rows of the forest, or with a single pass those in qkv
+  Activation* out;                       // [queries, query_width]
+  float* log_sums;                       // [queries, heads], or null
+};
+
+template <class Activation>
+struct ForestAttentionGradients {
+  const Activation* d_out;    // [queries, query_width]
+  Activation* d_qkv;          // [rows, qkv_width], whose queries are added to
+  Activation* d_keys_values;  // as keys_values, added to
 };
 
 }  // namespace longhaul

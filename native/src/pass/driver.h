@@ -29,8 +29,9 @@ void ForestPass<Device>::drop_activations() {
   for (Activations<Device>* buffer : {&last_hidden_, &final_normed_, &logits_, &d_targets_}) *buffer = {};
   final_inverse_ = {};
   head_inputs_ = {};
+  for (Activations<Device>* buffer : {&d_hidden_, &d_hidden_all_, &d_attention_, &d_qkv_}) *buffer = {};
+  d_keys_values_.clear();
   device_.drop_scratch();
-  drop_backward();
 }
 
 template <class Device>
@@ -79,7 +80,7 @@ void ForestPass<Device>::gradient(const Derive& derive, bool trains_entropy, flo
   start(true);
   trains_entropy_ = trains_entropy;
   gradients_ = gradients;
-  prepare_gradient();
+  device_.pack_backward();
   const std::vector<PassRange>& passes = plan_.passes;
   const Keep keep = settings_.recompute ? Keep::inputs : Keep::everything;
   const size_t targets = plan_.target_order.size();
@@ -97,21 +98,8 @@ void ForestPass<Device>::gradient(const Derive& derive, bool trains_entropy, flo
     backward(passes[p]);
     tell(passed_);
   }
-  check_gradients();
-  if (!frozen()) add_embedding_gradient();
-}
-
-template <class Device>
-void ForestPass<Device>::backward(const PassRange& pass) {
-  prepare_backward(pass);
-  head_gradient(pass);
-  for (int layer = architecture().num_hidden_layers - 1; layer >= 0; --layer) {
-    if (!kept(layer)) recompute(pass, layer);
-    backward_layer(pass, layer);
-    tell(advanced_);
-  }
-  // Kept apart from the gradients: with tied embeddings, the head's products of each pass would otherwise be added between these sums.
-  if (!frozen()) sum_embedding_rows(pass);
+  device_.check_gradients(gradients_);
+  if (!frozen()) device_.add_embedding_rows(plan_.distinct_tokens, d_embedding_.data(), gradients_ + policy_->layout().embedding.offset);
 }
 
 }  // namespace longhaul

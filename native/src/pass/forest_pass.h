@@ -8,20 +8,22 @@
 // `target_rows`. The head's gradient is one chain over them. Embedding rows are summed separately and added last, since a tied head's chain
 // comes before them.
 //
-// What a pass does is written once, in driver.h, forward.h, layer.h and head.h. A device gives:
+// What a pass does is written once, in driver.h, forward.h, layer.h, head.h and backward.h. A device gives:
 // - `Buffer<T>`, memory that is kept between calls: `room(n)` for n values, `rows(n, width)` for rows, rounded up if that spares fresh
 //   pages, `row(i, width)`. `Activation` is the type of activations, `Operand` what a gradient's product reads.
 // - `rows(n, work)` and `head_rows(n, work)`: work(range) for ranges that make up n rows, at the same time: a CPU cuts tiles for its threads
 //   and caches, a GPU launches once. What only one range reads goes to `scratch()`.
 // - operations on such rows: gather, apply, rms_norm, rotate, swiglu, logits, row_logprobs, softmax_gradient, logits_backward.
+// - `pieces(pieces, layer, gradients, work)`: work(piece) for a `Piece` of rows at a time, a CPU's tile or all rows of a GPU. Its operations
+//   compute the gradients of rows, and add to `gradients` what the rows of each of `pieces` give, in order.
+// - operations on all rows: attention, embedding rows.
 // - `Arrays`, a pass's index arrays where the device reads them.
-// The class that it derives for training attends, and computes the gradients of layers.
 #pragma once
 
 #include <utility>
 #include <vector>
 
-#include "pass/activations.h"
+#include "pass/layer.h"
 #include "pass/plan/pass_plan.h"
 #include "pass/rows.h"
 #include "pass/training.h"
@@ -48,30 +50,16 @@ class ForestPass : public Training {
   template <class T>
   using Buffer = typename Device::template Buffer<T>;
   using Activation = typename Device::Activation;
+  using Piece = typename Device::Piece;
 
   explicit ForestPass(Device device, ForestPassSettings settings = {}) : device_(std::move(device)), settings_(settings) {}
-
-  /// Computes `attention` of a layer from its queries, keys and values, and `log_sums` if `saving`.
-  virtual void attend(const PassRange& pass, int layer, bool saving) = 0;
-  /// Called before the backward passes of a gradient, and before each.
-  virtual void prepare_gradient() = 0;
-  virtual void prepare_backward(const PassRange& pass) = 0;
-  /// Adds the layer's gradients, and turns the gradient of its output (in the last layer: d_targets) into that of its input.
-  virtual void backward_layer(const PassRange& pass, int layer) = 0;
-  /// Adds the gradient of the first layer's input to the sums for each token; adds these to the gradient.
-  virtual void sum_embedding_rows(const PassRange& pass) = 0;
-  virtual void add_embedding_gradient() = 0;
-  /// Called when all gradients but the embedding's are added.
-  virtual void check_gradients() {}
-  /// Frees what grows with the rows of a pass.
-  virtual void drop_backward() = 0;
 
   const Architecture& architecture() const { return policy_->architecture(); }
   const LayerParameters& parameters(int layer) const { return policy_->layout().layers[size_t(layer)]; }
   bool frozen() const { return policy_->adapters() != nullptr; }
   bool last(int layer) const { return layer + 1 == architecture().num_hidden_layers; }
   bool several_passes() const { return plan_.passes.size() > 1; }
-  /// Whether the forward pass kept all that the layer's backward pass reads.
+  /// Whether the forward pass kept all that `backward_layer` reads.
   bool kept(int layer) const { return keep_ == Keep::everything || (keep_ == Keep::inputs && last(layer)); }
   LayerActivations<Device>& activations(int layer) { return layers_[keep_ == Keep::everything ? size_t(layer) : 0]; }
   Activations<Device>& input(int layer) { return inputs_[keep_ == Keep::nothing ? 0 : size_t(layer)]; }
@@ -109,6 +97,10 @@ class ForestPass : public Training {
   std::vector<float> logprobs_, entropies_;
   std::vector<double> derivatives_, entropy_derivatives_;
 
+  // Backward pass. In the last layer `d_hidden_` has the rows of outputs, until they are scattered.
+  Activations<Device> d_hidden_, d_hidden_all_, d_attention_, d_qkv_;
+  Activations<Device> d_embedding_;                 // [distinct tokens, hidden]
+  std::vector<Activations<Device>> d_keys_values_;  // as keys_values_
   /// What the gradient is added to; `own_gradients_` is its memory unless the caller gives it.
   float* gradients_ = nullptr;
   Buffer<float> own_gradients_;
@@ -119,7 +111,6 @@ class ForestPass : public Training {
   }
   void start(bool entropy);
   void drop_activations();
-  void backward(const PassRange& pass);
 
   // forward.h
   /// `store_keys`: with several passes, also writes its rows' keys and values to `keys_values_`.
@@ -127,6 +118,8 @@ class ForestPass : public Training {
   /// Recomputes, from the layer's input, the activations that `backward_layer` reads.
   void recompute(const PassRange& pass, int layer);
   void prepare_forward(const PassRange& pass);
+  ForestAttention<Activation> attention_of(int layer, bool saving);
+  void attend(const PassRange& pass, int layer, bool saving);
   void project(const PassRange& pass, int layer, RowRange at, bool saving, bool store_keys);
   void transform(const PassRange& pass, int layer, RowRange at, bool saving, bool output_wanted);
 
@@ -139,6 +132,15 @@ class ForestPass : public Training {
   void head_logprobs(const PassRange& pass, bool keep_logits);
   /// Computes d_targets of the pass and adds the head's gradient.
   void head_gradient(const PassRange& pass);
+
+  // backward.h
+  void prepare_backward(const PassRange& pass);
+  void backward(const PassRange& pass);
+  void backward_layer(const PassRange& pass, int layer);
+  void transform_backward(const PassRange& pass, int layer, Piece& piece);
+  void attend_backward(const PassRange& pass, int layer);
+  void project_backward(const PassRange& pass, int layer, Piece& piece);
+  void linear_backward(int layer, Part part, Piece& piece, Matrix<const Activation> dy, Matrix<const Activation> x, Activation* dx);
 };
 
 }  // namespace longhaul

@@ -64,6 +64,23 @@ void ForestPass<Device>::recompute(const PassRange& pass, int layer) {
   device_.rows(outputs(pass, layer), [&](RowRange at) { transform(pass, layer, at, true, false); });
 }
 
+/// Of a layer whose queries, keys and values are computed.
+template <class Device>
+ForestAttention<typename Device::Activation> ForestPass<Device>::attention_of(int layer, bool saving) {
+  const RowWidths widths(architecture(), nullptr);
+  LayerActivations<Device>& act = activations(layer);
+  // With a single pass, the keys and values of all rows lie beside their queries.
+  Matrix<const Activation> keys_values{act.qkv.data() + widths.query, widths.qkv};
+  if (several_passes()) keys_values = {keys_values_[size_t(layer)].data(), widths.keys_values};
+  return {last(layer), act.qkv.data(), keys_values, act.attention.data(), saving ? act.log_sums.data() : nullptr};
+}
+
+/// Computes `attention` of a layer, and `log_sums` if `saving`.
+template <class Device>
+void ForestPass<Device>::attend(const PassRange& pass, int layer, bool saving) {
+  if (outputs(pass, layer) > 0) device_.attention(arrays(pass), attention_of(layer, saving));
+}
+
 /// Computes queries, keys and values of a layer.
 template <class Device>
 void ForestPass<Device>::project(const PassRange& pass, int layer, RowRange at, bool saving, bool store_keys) {

@@ -8,6 +8,19 @@
 
 namespace longhaul {
 
+/// The linear layers of a layer.
+enum class Part { qkv, output, gate_up, down };
+
+/// That of one part, in what a layer has for each.
+auto& part_of(auto& all, Part part) {
+  switch (part) {
+    case Part::qkv: return all.qkv;
+    case Part::output: return all.output;
+    case Part::gate_up: return all.gate_up;
+    default: return all.down;
+  }
+}
+
 /// Where scale·(x·Aᵀ) of some rows goes: to the buffer of all rows if their backward pass reads it.
 template <class Device>
 typename Device::Activation* down_rows(Device& device, Activations<Device>* kept, RowRange at, const auto& linear) {

@@ -5,8 +5,7 @@
 #include <vector>
 
 #include "cuda/host/device_forest.h"
-#include "cuda/host/device_model.h"
-#include "pass/activations.h"
+#include "cuda/host/training/cuda_piece.h"
 #include "pass/plan/pass_plan.h"
 #include "pass/rows.h"
 
@@ -35,6 +34,7 @@ class CudaDevice {
   using Buffer = cuda::Buffer<T>;
   using Arrays = DeviceForestPass;
   using Operand = ConstRows;
+  using Piece = CudaPiece;
 
   CudaDevice(DevicePolicies& policies, Stream stream) : policies_(policies), stream_(stream) {}
 
@@ -45,6 +45,7 @@ class CudaDevice {
     arrays.put(forest, plan, pass, tokens_of_targets, architecture().queries_per_key_value(), stream_);
   }
   void start() {}
+  void pack_backward() {}
   void drop_scratch() { scratch_ = {}; }
 
   const Architecture& architecture() const { return model_->architecture(); }
@@ -52,6 +53,8 @@ class CudaDevice {
   const DeviceModel& model() const { return *model_; }
   const float* embedding() const { return model_->at(layout().embedding); }
   const DeviceLinears& linears(int layer) const { return model_->linears(layer); }
+  const DeviceLinears& backward_linears(int layer) const { return model_->linears(layer); }
+  GradientCheck& check() { return check_; }
 
   float* zeros(Buffer<float>& buffer, size_t n) { return buffer.zeros(n, stream_); }
   void put(const std::vector<float>& values, Buffer<float>& to) { to.put(values, stream_); }
@@ -66,12 +69,22 @@ class CudaDevice {
   void head_rows(int count, Work&& work) {
     rows(count, work);
   }
-  RowScratch<Buffer<float>>& scratch() { return scratch_; }
+  template <class Work>
+  void pieces(const std::vector<RowRange>& pieces, int, float* gradients, Work&& work) {
+    if (pieces.empty()) return;
+    CudaPiece all(pieces, *model_, scratch_, check_, gradients, stream_);
+    work(all);
+  }
+  CudaScratch& scratch() { return scratch_; }
   /// All rows of a pass at once would need as much scratch as the buffer has.
   static float* place(Buffer<float>& rows, Buffer<float>&, RowRange at, size_t width, bool) { return rows.rows(at.count, width); }
 
+  void clear(float* values, size_t n) const { device_zero(values, n, stream_); }
   void gather(Matrix<const float> from, const int32_t* indices, Matrix<float> to, int rows, int width) const {
     gather_rows({from.data, from.ld}, indices, {to.data, to.ld}, rows, width, stream_);
+  }
+  void scatter(Matrix<const float> from, const int32_t* indices, Matrix<float> to, int rows, int width) const {
+    scatter_rows({from.data, from.ld}, indices, {to.data, to.ld}, rows, width, stream_);
   }
   void apply(const DeviceLinear& linear, Matrix<const float> x, Matrix<float> y, int rows, bool accumulate, float* down) const {
     cuda::apply(linear, {x.data, x.ld}, {y.data, y.ld}, rows, accumulate, down, stream_);
@@ -86,6 +99,9 @@ class CudaDevice {
                    stream_);
   }
   void swiglu(const float* gate_up, float* y, int rows) const { cuda::swiglu(gate_up, y, rows, architecture().intermediate_size, stream_); }
+  void swiglu_backward(const float* gate_up, const float* dy, float* d_gate_up, int rows) const {
+    cuda::swiglu_backward(gate_up, dy, d_gate_up, rows, architecture().intermediate_size, stream_);
+  }
 
   void logits(const float* x, float* y, int rows) const;
   void row_logprobs(const float* logits, int rows, float inverse_temperature, const int32_t* tokens, ops::RowNormalizer* normalizers,
@@ -96,12 +112,23 @@ class CudaDevice {
   void resize(ConstRows&, int, int) {}
   void write(ConstRows& all, Matrix<const float> x, RowRange) { all = {x.data, x.ld}; }
   void add_head_gradient(const float* d_logits, ConstRows x, int rows, float* gradients) const;
+  void sum_targets(const DeviceForestPass& arrays, RowRange outputs, const float* d_targets, float* d_outputs) const;
+
+  void attention(DeviceForestPass& arrays, const ForestAttention<float>& attention) const;
+  void attention_backward(DeviceForestPass& arrays, const ForestAttention<float>& forward, const ForestAttentionGradients<float>& to);
+
+  void sum_token_rows(const DeviceForestPass& arrays, const float* rows, float* sums) const;
+  void add_embedding_rows(const std::vector<int32_t>& tokens, const float* sums, float* gradient) const;
+  void check_gradients(const float* gradients) { check_.finish(gradients); }
 
  private:
+  Attention launched(DeviceForestPass& arrays, const ForestAttention<float>& attention) const;
+
   DevicePolicies& policies_;
   Stream stream_;
   DeviceModel* model_ = nullptr;
-  RowScratch<Buffer<float>> scratch_;
+  CudaScratch scratch_;
+  GradientCheck check_;
   std::vector<float> read_;
 };
 

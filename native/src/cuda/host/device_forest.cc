@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "pass/plan/pass_settings.h"
-
 namespace longhaul::cuda {
 
 void DeviceForestPass::put(const Forest& forest, const PassPlan& plan, const PassRange& pass, std::span<const int32_t> tokens_of_targets,
@@ -45,14 +43,6 @@ void DeviceForestPass::put(const Forest& forest, const PassPlan& plan, const Pas
   output_starts.put(output_first, stream);
   output_targets.put(by_output, stream);
   put_tokens(plan, pass, stream);
-
-  row_pieces.clear();
-  output_pieces.clear();
-  for (int piece = pass.pieces - 1; piece >= 0; --piece) {
-    row_pieces.push_back({piece * piece_rows, std::min(piece_rows, pass.rows - piece * piece_rows)});
-    const int32_t* bounds = plan.piece_outputs.data() + pass.first_piece + piece;
-    if (bounds[1] > bounds[0]) output_pieces.push_back({bounds[0] - pass.first_output, bounds[1] - bounds[0]});
-  }
 }
 
 void DeviceForestPass::put_queries(const PassPlan& plan, const PassRange& pass, bool of_outputs, const std::vector<int32_t>& query_rows,
@@ -91,8 +81,8 @@ void DeviceForestPass::put_queries(const PassPlan& plan, const PassRange& pass, 
 /// Pieces go from the last to the first, rows within a piece from the first to the last.
 void DeviceForestPass::put_tokens(const PassPlan& plan, const PassRange& pass, Stream stream) {
   std::vector<int32_t> order;
-  for (int piece = pass.pieces - 1; piece >= 0; --piece)
-    for (int row = piece * piece_rows; row < std::min(pass.rows, (piece + 1) * piece_rows); ++row) order.push_back(row);
+  for (const RowRange& piece : plan.pieces(pass, false))
+    for (int row = piece.first; row < piece.first + piece.count; ++row) order.push_back(row);
   const auto slot_of = [&](int32_t row) { return plan.token_slots[size_t(pass.first_row + row)]; };
   std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return slot_of(a) < slot_of(b); });
   std::vector<int32_t> slots, starts;

@@ -8,7 +8,6 @@
 #include "cuda/kernels/attention/attention_backward.h"
 #include "pass/plan/forest.h"
 #include "pass/plan/pass_plan.h"
-#include "pass/rows.h"
 
 namespace longhaul::cuda {
 
@@ -31,9 +30,6 @@ struct DeviceForestPass {
   // Rows of each distinct token, in canonical order, and the token's number in PassPlan::distinct_tokens.
   Buffer<int32_t> token_starts, token_rows, token_slots;
   int tokens_here = 0;
-
-  /// Each piece's rows, from the last piece to the first; of outputs, without empty pieces.
-  std::vector<RowRange> row_pieces, output_pieces;
 
   void put(const Forest& forest, const PassPlan& plan, const PassRange& pass, std::span<const int32_t> tokens_of_targets, int group,
            Stream stream);

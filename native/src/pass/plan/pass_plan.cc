@@ -84,6 +84,18 @@ int PassPlan::targets_of(int output) const {
   return count;
 }
 
+std::vector<RowRange> PassPlan::pieces(const PassRange& pass, bool of_outputs) const {
+  std::vector<RowRange> pieces;
+  for (int piece = pass.pieces - 1; piece >= 0; --piece) {
+    const int32_t* outputs = piece_outputs.data() + pass.first_piece + piece;
+    if (!of_outputs)
+      pieces.push_back({piece * piece_rows, std::min(piece_rows, pass.rows - piece * piece_rows)});
+    else if (outputs[1] > outputs[0])
+      pieces.push_back({outputs[0] - pass.first_output, outputs[1] - outputs[0]});
+  }
+  return pieces;
+}
+
 void PassPlan::form_passes(int rows, int pass_rows) {
   const int pieces = count_pieces(rows), most = pieces_of_pass(pass_rows);
   output_pass_rows.resize(output_rows.size());

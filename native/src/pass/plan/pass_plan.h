@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "pass/plan/forest.h"
+#include "pass/rows.h"
 
 namespace longhaul {
 
@@ -71,6 +72,8 @@ struct PassPlan {
   int most_targets() const;
   int outputs() const { return int(output_rows.size()); }
   int targets_of(int output) const;
+  /// The pieces of a pass, from the last to the first: ranges of its rows, or of its outputs, and then without empty ones.
+  std::vector<RowRange> pieces(const PassRange& pass, bool of_outputs) const;
   /// Writes the rows of a segment's ancestors, then its own rows, in order of position.
   void chain(int segment, std::vector<int32_t>& rows) const;
 

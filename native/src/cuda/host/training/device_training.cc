@@ -1,5 +1,6 @@
 #include "cuda/host/training/device_training.h"
 
+#include "pass/backward.h"
 #include "pass/driver.h"
 #include "pass/forward.h"
 #include "pass/head.h"
@@ -11,36 +12,6 @@ namespace longhaul::cuda {
 void DeviceTraining::prepare(const ForestPassSettings& settings, int most_rows) {
   give_up();
   ForestPass::prepare(settings, most_rows);
-}
-
-Attention DeviceTraining::attention_of(const PassRange& pass, int layer, bool saving) {
-  const Architecture& arch = architecture();
-  LayerActivations<CudaDevice>& act = activations(layer);
-  DeviceForestPass& arrays = this->arrays(pass);
-  ForestQueries& queries = last(layer) ? arrays.outputs : arrays.all;
-  const size_t ld = size_t(arch.qkv_width());
-  // With a single pass, the keys and values of all rows lie beside their queries.
-  const float* keys = several_passes() ? keys_values_[size_t(layer)].data() : act.qkv.data() + arch.query_width();
-  Attention args{};
-  args.qkv = act.qkv.data();
-  args.ld_qkv = ld;
-  args.query_rows = queries.rows.data();
-  args.query_places = queries.places.data();
-  args.past = chain_past(keys, several_passes() ? size_t(2) * size_t(arch.key_value_width()) : ld, arch.num_key_value_heads, arch.head_dim,
-                         arrays.chains.data());
-  args.tiles = queries.tile_room.data();
-  args.tile_count = queries.tiles;
-  args.tile_rows = many_tile_rows;
-  args.heads = arch.num_attention_heads;
-  args.kv_heads = arch.num_key_value_heads;
-  args.head_dim = arch.head_dim;
-  args.out = act.attention.room(size_t(queries.count) * size_t(arch.query_width()));
-  args.log_sums = saving ? act.log_sums.room(size_t(queries.count) * size_t(arch.num_attention_heads)) : nullptr;
-  return args;
-}
-
-void DeviceTraining::attend(const PassRange& pass, int layer, bool saving) {
-  if (outputs(pass, layer) > 0) attention(attention_of(pass, layer, saving), stream_);
 }
 
 double DeviceTraining::gradient_norm() { return optimizer_.norm(*policy_, gradients_, stream_); }
@@ -65,7 +36,7 @@ void DeviceTraining::collect(Policy& next) {
 }
 
 void DeviceTraining::give_up() noexcept {
-  check_.forget();
+  device_.check().forget();
   policies_.forget_steps();
 }
 
