@@ -142,7 +142,7 @@ export type KeptState = { seconds: number } | { problem: string };
 
 /** `reason` of a step that applied no update because no group had a learning signal. This is no fault. */
 export type NoSignal = 'no_signal';
-/** `reason` of a step that had a signal, but whose targets overlong filtering left out: it was meant to learn, so it counts (R27). */
+/** `reason` of a step with a signal whose targets were all left out by overlong filtering. It was meant to learn, so it counts (R27). */
 export type AllFiltered = 'all_filtered';
 
 export interface CommittedStep extends Observation {
@@ -362,7 +362,7 @@ export interface RunStatus {
     /** Absent if all outcomes are graded. */
     unknown?: number;
     unknown_reason?: string;
-    /** The suite `final` is played before GRPO and at the end: true before it. */
+    /** True for the suite `final` before GRPO; the suite is played again at the end. */
     before_grpo?: true;
   }[];
   /** The target that an interval evaluation has reached. Reaching it ends the run; absent until then. */

@@ -1,12 +1,12 @@
 // The types that the workflow `prepareDataset` and its activities exchange. All payloads are small: counts and names, never tasks.
 
-/** What the files of a dataset have. */
+/** What was found in the files of a dataset. */
 export interface GatheredDataset {
   /** Tasks that the spec selects. */
   tasks: number;
-  /** Those with a given solution. */
+  /** Tasks with a given solution. */
   solved: number;
-  /** A teacher tries the others. */
+  /** True if a teacher tries the other tasks. */
   has_teacher: boolean;
 }
 
@@ -17,9 +17,9 @@ export interface TeacherSpent {
 
 export interface TaughtTasks {
   solved: number;
-  /** By all tries so far. */
+  /** What all tries so far have spent. */
   spent: TeacherSpent;
-  /** The budget is spent: no further task is tried. */
+  /** True if the budget is spent, so that no further task is tried. */
   exhausted: boolean;
 }
 
@@ -34,13 +34,13 @@ export interface PreparedDataset {
   held_out_tasks: number;
   /** Tasks left out, by stage. */
   excluded: Record<string, number>;
-  /** Tasks that failed a check, by the reason: the most frequent 12. Absent: none. */
+  /** Number of tasks that failed a check, by reason: the 12 most frequent reasons. Absent: none. */
   failed?: Record<string, number>;
   /** Demonstrations by kind. */
   demonstrations: Record<string, number>;
-  /** Tasks that the teacher did not solve, by what came of its tries: the most frequent 12. Absent: none. */
+  /** Number of tasks that the teacher did not solve, by the result of its tries: the 12 most frequent results. Absent: none. */
   untaught?: Record<string, number>;
-  /** What is probably wrong with it. Absent: nothing. */
+  /** What is probably wrong with the dataset; absent: nothing. */
   warnings?: string[];
 }
 

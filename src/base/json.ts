@@ -36,13 +36,13 @@ export function writeJson(value: unknown, space?: number): string {
   return stringify(value, null, space) ?? 'null';
 }
 
-/** A value's number, as near as JavaScript has it; null if the value is no number. */
+/** The value as a JavaScript number, rounded if necessary; null if the value is no number. */
 export function numberIn(value: unknown): number | null {
   if (typeof value === 'number') return value;
   return isLosslessNumber(value) ? Number(value.value) : null;
 }
 
-/** True for an object of JSON: not for a list, nor for a number that is kept as it was written. */
+/** True for a JSON object; false for a list and for a `LosslessNumber`. */
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value) && !isLosslessNumber(value);
 }
@@ -56,7 +56,7 @@ export function replaceNumbers(text: string, replace: (written: string) => strin
   return replaceOutsideStrings(text, numbers, replace);
 }
 
-/** The text with the pattern's matches replaced; what is within strings of JSON stays. */
+/** The JSON text with the pattern's matches outside strings replaced. */
 export function replaceOutsideStrings(
   text: string,
   pattern: RegExp,
@@ -70,7 +70,7 @@ export function replaceOutsideStrings(
 const numbers = /-?\d[\d.eE+-]*/g;
 const isString = (stretch: string): boolean => stretch.startsWith('"');
 
-/** The strings of a JSON text, and what is between them, in order. */
+/** A JSON text, divided into its strings and the texts between them. */
 function stretchesOf(text: string): string[] {
   const stretches: string[] = [];
   for (let at = 0; at < text.length;) {
@@ -95,7 +95,7 @@ function depthOf(stretches: readonly string[]): number {
   return deepest;
 }
 
-/** Index behind the string that begins at `quote`; the text's length if it does not end. */
+/** Index after the string that begins at `quote`; the text's length if the string does not end. */
 export function endOfString(text: string, quote: number): number {
   for (let at = text.indexOf('"', quote + 1); at >= 0; at = text.indexOf('"', at + 1)) {
     let escapes = 0;

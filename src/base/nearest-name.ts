@@ -1,8 +1,8 @@
 // Finds the valid name that a mistyped name probably meant.
 
 /**
- * The most similar of `names`, or null. At most a third of the word is edited, or two letters of a word that has more than four, as `fork`
- * is nothing like `top_k`. Ignores case and separators.
+ * The most similar of `names`; null if none is similar enough. A third of the word's letters may differ, or two in a word of more than four
+ * letters: `fork` must not become `top_k`. Ignores case and separators.
  */
 export function nearestName(word: string, names: readonly string[]): string | null {
   let best: { name: string; edits: number } | null = null;

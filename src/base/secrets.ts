@@ -56,6 +56,6 @@ export function isSecretKey(key: string): boolean {
   return /(^|[_.-])token$/.test(words) && !modelTokens.test(words);
 }
 
-/** Tokens of a vocabulary, which configurations of models name. */
+/** Names in model configurations that end in `token` but mean tokens of the vocabulary, or numbers of tokens. */
 const modelTokens =
   /(^|[_.-])(bos|eos|pad|unk|sep|cls|mask|stop|end|start|image|video|audio|special|think|tool|per|max|new|min|num|each|of|by|next|last|first)[_-]token$/;

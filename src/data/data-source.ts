@@ -13,10 +13,10 @@ import { BadDataFile } from './task-file.js';
 
 const pieceBytes = 1 << 20;
 const serverParameters = ['split', 'held_out', 'env_key', 'headers_env'];
-/** For all tasks that a server lists. */
+/** Limit for listing all tasks of a server. */
 const listWithinMs = 10 * 60_000;
 
-/** What was read. */
+/** A source as it was read. */
 export interface ReadSource {
   path: string;
   size: number;
@@ -24,8 +24,8 @@ export interface ReadSource {
 }
 
 /**
- * Gives the text of a file to `take`, piece by piece. `path`: a file; `s3://bucket/key` with the parameters of a store's address, with
- * credentials from the environment, as a store's; or the tasks of a server, as in `isOnServer`. Throws `BadDataFile`.
+ * Passes the text of a file to `take`, piece by piece. `path`: a file; `s3://bucket/key` with the parameters and credentials of a store's
+ * address; or the tasks of a server (see `isOnServer`). Throws `BadDataFile`.
  */
 export async function readSource(
   path: string,

@@ -1,4 +1,4 @@
-// What is probably wrong with a dataset that can be used all the same.
+// Warnings about a dataset that can be used, but probably has a mistake.
 import type { Task } from '../spec/records/task.js';
 
 /** One sentence for each finding, with the fix. */

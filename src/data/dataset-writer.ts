@@ -96,7 +96,7 @@ export function lines(items: readonly object[]): string {
   return items.map((item) => `${writeJson(item)}\n`).join('');
 }
 
-/** What `lines` has written. */
+/** The inverse of `lines`. */
 export function jsonItems<T>(text: string): T[] {
   return text
     .split('\n')

@@ -1,4 +1,4 @@
-// Finds demonstrations that a run's tool format has no words for: their turns would teach what the run does not read.
+// Finds demonstrations that cannot be written in a run's tool format. Training on them would teach calls that the run does not understand.
 import { refuseUnwritable } from '../episode/demonstration.js';
 import type { ToolFormat } from '../episode/tool-formats/tool-format.js';
 import type { SpecProblem } from '../spec/invalid-spec.js';

@@ -32,7 +32,7 @@ const answersWithinMs = 10_000;
 const lookMs = 3_000;
 const pauseMs = 500;
 
-/** Throws `InvalidSpec`, which names each server that does not answer within 10 s: nobody should wait minutes to learn it. */
+/** Throws `InvalidSpec`, which names each server that does not answer within 10 s, so that nobody waits minutes for this error. */
 export async function refuseSilentServers(
   environments: readonly EnvironmentSpec[],
   signal: AbortSignal,
@@ -52,7 +52,7 @@ export async function refuseSilentServers(
   if (problems.length > 0) throw new InvalidSpec(problems, 'the dataset spec');
 }
 
-/** The last failure; null if the server answered, if only with a refusal. */
+/** The last failure; null if the server answered, even with a refusal. */
 async function silenceOf(server: ServerOptions, signal: AbortSignal): Promise<string | null> {
   const until = performance.now() + answersWithinMs;
   for (;;) {

@@ -19,7 +19,7 @@ export function datasetParts(id: string): { name: string; version: string } {
   return { name, version };
 }
 
-/** `path`: the key that names it. `where`: what is wrong then. Throws `InvalidSpec`, which lists what there is, if the store has no such dataset. */
+/** Throws `InvalidSpec`, which lists the existing datasets, if the store has no such dataset. `path`: the key that names it; `where`: the file. */
 export async function requirePrepared(
   store: ObjectStore,
   id: string,

@@ -40,17 +40,17 @@ export class RowReader {
       if (!hasLineBreak) yield* this.line(this.rest, true);
     }
     if (this.form === 'array') yield* this.elements();
-    // `elements` may have found the array's end.
+    // TypeScript does not know that `elements` may have changed `form` at the array's end.
     const form = this.form as 'array' | 'over';
     if (form === 'array')
       this.problems.push(`task ${this.count + 1}: the file seems cut off: its array does not end here`);
     else if (form === 'over' && !this.endsWell())
       this.problems.push(
-        `after task ${this.count}: something follows the array of tasks; a file has one array`,
+        `after task ${this.count}: there is text after the array of tasks; a file must contain only one array`,
       );
   }
 
-  /** Nothing may follow an array; the object around it may have more members. */
+  /** True if nothing follows the array but further members of the object around it. */
   private endsWell(): boolean {
     return this.isMember ? parsed(`{"tasks":[]${this.rest}`) !== unreadable : this.rest.trim() === '';
   }

@@ -30,7 +30,7 @@ const ofFleet = ['env_id', 'data_id', 'task_modality', 'verifier_func'];
 const plain = (name: string): string => name.toLowerCase().replaceAll(/[-_\s]/g, '');
 const plainNames = new Set([...Object.keys(fleetNames), ...sharedNames].map(plain));
 
-/** A row of Fleet in our names, without what only Fleet's own programs read; null for any other value. */
+/** A row of Fleet with our names, without columns that only Fleet's own programs read; null if the value is no such row. */
 export function fleetRow(value: unknown): Record<string, unknown> | null {
   if (!isObject(value)) return null;
   const isWhole = ofFleet.some((name) => name in value);
@@ -38,9 +38,9 @@ export function fleetRow(value: unknown): Record<string, unknown> | null {
   const ours: Record<string, unknown> = {};
   for (const [name, held] of Object.entries(value)) {
     const our = fleetNames[name] ?? name;
-    // The task schema refuses a name that is spelt otherwise, and what a row with nothing of Fleet but `key` has.
+    // These columns stay, so that the task schema refuses them: misspelt names, and all unknown columns if `key` is the row's only Fleet name.
     const isLeftOut = !sharedNames.includes(our) && isWhole && !plainNames.has(plain(name));
-    // A row that has both names means ours.
+    // If a row has both names, ours counts.
     if (
       isLeftOut ||
       held === null ||
@@ -50,12 +50,12 @@ export function fleetRow(value: unknown): Record<string, unknown> | null {
       continue;
     ours[our] = our === 'env_variables' ? withoutNull(held) : held;
   }
-  // Fleet's own client takes a version in the name for the version.
+  // In `name:version`, Fleet's own client reads the version from the name.
   const [, name, version] = /^([^:]+):(.+)$/.exec(typeof ours.env_key === 'string' ? ours.env_key : '') ?? [];
   return name === undefined ? ours : { ...ours, env_key: name, env_version: version };
 }
 
-/** Facts for the prompt may be absent there, and may have parts. */
+/** Fleet's facts for the prompt may be null, which means absent, or objects, which become JSON text. */
 function withoutNull(held: unknown): unknown {
   if (!isObject(held)) return held;
   return Object.fromEntries(

@@ -79,10 +79,10 @@ function contents(tasks: readonly Task[]): string {
   );
 }
 
-/** Fewer held-out tasks of an environment than this are none. */
+/** If an environment would have fewer held-out tasks than this, it has none. */
 const fewestHeldOut = 5;
 const mostHeldOutOfEnv = 20;
-/** Of each environment, before the others share what is left of `max_held_out`. */
+/** Each environment first gets so many held-out tasks; then the environments share the rest of `max_held_out`. */
 const firstHeldOut = 4;
 
 interface Sides {
@@ -103,7 +103,7 @@ export function splitTasks(
   const { held_out_ratio, max_held_out, max_env_share } = { ...usualSplit, ...split };
   const sides = byEnvironment(tasks).map(([envKey, own]): Sides => {
     if (held_out_envs.includes(envKey)) return { train: [], heldOut: own };
-    // Without a split of the spec's, each task stays on its own side.
+    // Without a split in the spec, each task's row decides its side.
     if (!split) return sidesByRow(own);
     return sidesByHash(own, held_out_ratio);
   });
@@ -117,7 +117,7 @@ export function splitTasks(
     const heldOut = sides.map((side) => side.heldOut);
     if (max_held_out > 0) limitHeldOut(sides, max_held_out);
     for (const [index, side] of sides.entries()) drop(heldOut[index] ?? [], side.heldOut);
-    // The limit is a share of all training tasks, as they were before it.
+    // The limit is a share of the number of training tasks before any are dropped.
     const most = Math.trunc(sides.reduce((sum, { train }) => sum + train.length, 0) * max_env_share);
     for (const side of sides.filter(({ train }) => train.length > most)) {
       const { train } = side;
@@ -129,8 +129,8 @@ export function splitTasks(
 }
 
 /**
- * Each task that an earlier version of the data has stays on its side. A new task is held out if its hash is below the ratio; with null its
- * row decides. No limit applies: it could move a known task.
+ * Tasks of an earlier version of the data keep their side. A new task is held out if its hash is below the ratio; if the ratio is null, its row
+ * decides. No limits apply, because they could move known tasks.
  */
 export function splitAsBefore(
   tasks: readonly Task[],

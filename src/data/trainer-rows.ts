@@ -15,8 +15,8 @@ const ofDemonstrations = ['instruction', 'conversations', 'messages', 'chosen'];
 const ofTrainers = ['ability', 'agent_name'];
 
 /**
- * Converts what has one meaning. What a grader reads is sent with the environment's `reset`, under its own name; a column that is not known
- * stays, so that the task schema refuses it.
+ * Converts the columns that have only one meaning. Columns that a grader reads are sent with the environment's `reset` under their own names.
+ * Unknown columns stay, so that the task schema refuses them.
  */
 export function trainerRow(value: unknown): ConvertedRow {
   if (!isObject(value)) return { row: value };
@@ -53,7 +53,7 @@ export function trainerRow(value: unknown): ConvertedRow {
   ];
   const graded = foreign.filter((name) => !used.includes(name) && isGiven(value[name]));
   const columns = Object.fromEntries(graded.map((name) => [name, value[name]]));
-  // The task schema refuses another `reset`.
+  // If `reset` is no object, it stays, and the task schema refuses it.
   const reset = isObject(value.reset) ? { ...columns, ...value.reset } : (value.reset ?? columns);
   return {
     row: {
@@ -78,7 +78,7 @@ function keyIn(row: Record<string, unknown>, extra: Record<string, unknown>, env
   const id = nameIn(row.id);
   if (id !== null) return id;
   const index = nameIn(extra.index ?? row.index);
-  // An index counts within its split.
+  // An index is unique only within its environment and split.
   return index && [nameIn(envKey), nameIn(extra.split), index].filter((name) => name !== null).join('/');
 }
 
@@ -98,10 +98,10 @@ function splitIn(split: unknown): { split?: 'train' | 'held_out' } {
   return { split: /^\s*train(ing)?\s*$/i.test(split) ? 'train' : 'held_out' };
 }
 
-/** Messages that a table without lists holds as JSON text. */
+/** The messages, also if they are JSON text, because the table's format has no lists. */
 function messagesIn(asked: unknown): unknown {
   if (typeof asked !== 'string' || !/^\s*\[\s*\{/.test(asked)) return asked;
-  // As Python writes them.
+  // This is Python's notation, not JSON.
   if (/^\s*\[\s*\{\s*'(?:role|content)'\s*:/.test(asked)) return [asked];
   try {
     const read = parseJson(asked);

@@ -1,4 +1,4 @@
-// What each kind of environment gives a node and the start of a run, and what a node has for all of them.
+// The interface of a kind of environment, as nodes and the start of a run use it, and what a node provides to all kinds.
 import type { Digest } from '../spec/records/parts.js';
 import type { Task, ToolSpec } from '../spec/records/task.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
@@ -13,7 +13,7 @@ export interface KeptSession {
   headers_env?: string;
 }
 
-/** Outlives this process: the next one closes the sessions that this one leaves. */
+/** Notes that outlive this process, so that the next one can close the sessions that this one leaves. */
 export interface SessionNotes {
   /** Resolves when the session is noted; rejects if it cannot be. */
   add(session: KeptSession): Promise<void>;
@@ -21,14 +21,14 @@ export interface SessionNotes {
   close(session: KeptSession, headers: Readonly<Record<string, string>>): Promise<void>;
 }
 
-/** What a node has for all of its environments. */
+/** What a node provides to all of its environments. */
 export interface EnvironmentHost {
   /** Server for specs that name none, and its grading token. */
   url: string | null;
   token?: string;
   /** Sessions that outlive their sockets are noted here. */
   made?: SessionNotes;
-  /** No other running process has this name; `folder` outlives this one. Absent: nobody cleans up after a kill. */
+  /** A name that no other running process has, and a folder that outlives this process. Absent: nobody cleans up after a kill. */
   owner?: { name: string; folder: string };
   /** Code of a verifier, by its sha256. */
   verifierCode?(sha256: Digest): Promise<string>;
@@ -47,9 +47,9 @@ export interface Refusal {
 export interface EnvironmentFacts {
   /** The protocol that we use with it. */
   contract: 'openenv/tools' | 'openenv/gym' | 'fleet';
-  /** Sorted by name; null if they cannot be asked for without an episode, or it lists none. */
+  /** Sorted by name; null if the environment lists none, or only within an episode. */
   tools: readonly ToolSpec[] | null;
-  /** Null if it gives none. */
+  /** Null if the server has no name. */
   name: string | null;
   version: string | null;
   /**
@@ -74,13 +74,13 @@ export interface EnvironmentKind {
     callTimeoutMs: number,
     host: EnvironmentHost,
   ): { key: string; create: () => EnvironmentBackend };
-  /** Why nobody can play these tasks there; null while that is not known. `tasks`: those that are known, all of this environment. */
+  /** Why nobody can play these tasks there; null if no reason is known. `tasks`: the known tasks of this environment. */
   refusal(spec: EnvironmentSpec, tasks: readonly Task[], signal: AbortSignal): Promise<Refusal | null>;
   /** How long the first answer may take, in milliseconds. */
   readonly opensWithinMs: number;
   /** The tools that an episode of the task has. Throws `EnvironmentError`. */
   tools(spec: EnvironmentSpec, task: Task, asking: Asking): Promise<ToolSpec[]>;
-  /** `tasks`: of one `env_key`. `fullIsEnough`: a full server need not tell what takes a place. Throws `EnvironmentError`. */
+  /** `tasks`: tasks of one `env_key`. `fullIsEnough`: facts that need a place may be absent if the server is full. Throws `EnvironmentError`. */
   facts(
     spec: EnvironmentSpec,
     tasks: readonly Task[],

@@ -13,7 +13,7 @@ export interface OpenOptions {
   alone?: boolean;
   /** Worlds that this node has already opened for the episode; absent: `tryNumber`. */
   opening?: number;
-  /** Id of the run that plays it, where there is one. */
+  /** Id of the run that plays the episode; absent if no run does. */
   run?: string;
   /** Called repeatedly while the world is made, which may take minutes. */
   onWait?: (reason: string) => void;
@@ -22,7 +22,7 @@ export interface OpenOptions {
 /** Part of a tool's result. */
 export type ContentBlock =
   | { type: 'text'; text: string }
-  /** `sha256` and `size` (bytes) identify the image. Its bytes are kept nowhere, because no policy here can see them. */
+  /** `sha256` and `size` (bytes) identify the image. Its bytes are not kept, because no policy here can see them. */
   | { type: 'image'; mime: string; sha256: Digest; size: number };
 
 export interface ToolResult {

@@ -1,8 +1,8 @@
-// What the episodes of all kinds of environments share: their calls, one at a time and none after a failure or the end, and their grade.
+// Shared by the episodes of all kinds of environments: calls run one at a time, and none after a failure or the end; and the grade is checked.
 import { episodeReward } from '../rl/episode-reward.js';
 import { EnvironmentError, type Grade } from './environment.js';
 
-/** The mean and the variance over a group must be finite numbers too. */
+/** So small that the mean and the variance over a group are finite, too. */
 const maxReward = 1e100;
 
 /** The grade for the sum of the rewards. `giver`: subject and verb of a sentence about them. Throws `EnvironmentError` `failed`, `grade`. */
@@ -40,7 +40,7 @@ export class ExclusiveCalls {
     }
   }
 
-  /** False if the episode had ended before. */
+  /** Ends the episode. False if it had ended before. */
   end(): boolean {
     const isFirst = !this.#isOver;
     this.#isOver = true;

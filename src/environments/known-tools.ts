@@ -1,5 +1,5 @@
 // The tool list of each environment as prompts show it: sorted, because servers may list tools in any order and all nodes must show the same
-// prompt, and one object as long as nothing changes, because prompts are remembered by the identity of their list.
+// prompt; and the same object as long as nothing changes, because prompts are cached by the identity of their list.
 import { isDeepStrictEqual } from 'node:util';
 import type { ToolSpec } from '../spec/records/task.js';
 import { inOrder } from './tool-results.js';
@@ -7,7 +7,7 @@ import { inOrder } from './tool-results.js';
 export class KnownTools {
   readonly #newest = new Map<string, readonly ToolSpec[]>();
 
-  /** The list that was given before for the environment if it has the same tools, else the new one, sorted. */
+  /** The environment's earlier list if it has the same tools; else the new list, sorted. */
   listOf(envKey: string, tools: readonly ToolSpec[]): readonly ToolSpec[] {
     const newest = this.#newest.get(envKey);
     const ordered = inOrder(tools);

@@ -4,11 +4,11 @@ import { awakeNow } from '../base/awake-clock.js';
 export interface Semaphore {
   /** Takes one place, or all. Resolves with a function that releases them once. Rejects with the signal's reason when it aborts. */
   acquire(signal: AbortSignal, wanted?: 'one' | 'all'): Promise<() => void>;
-  /** Places that there are now, taken or not, and how many callers wait for one. */
+  /** The present number of places, free or taken, and the number of callers that wait for one. */
   readonly crowd: { places: number; waiting: number };
-  /** Lowers the number of places for ever, at least to 1. Places that are taken stay taken. */
+  /** Lowers the number of places permanently, but not below 1. Taken places stay taken. */
   limitTo(places: number): void;
-  /** Same, because the server says that it has no more now. It may be restarted with more, so the number doubles after each minute. */
+  /** Lowers it because the server says that it has no more places now. The server may be restarted with more, so the number doubles every minute. */
   shrinkTo(places: number): void;
 }
 
@@ -24,7 +24,7 @@ export function createSemaphore(places: number, now: () => number = awakeNow): S
   let most = places;
   /** When the server last said how many places it has. */
   let learnedAt = 0;
-  /** Negative while more places are taken than there are now. */
+  /** Free places; negative while more places are taken than there are. */
   let free = places;
   let queue: Waiter[] = [];
   let isAlone = false;
@@ -43,7 +43,7 @@ export function createSemaphore(places: number, now: () => number = awakeNow): S
   }
 
   function raise(): void {
-    // A new place would give somebody who plays alone company.
+    // No new place while an episode must play alone.
     if (isAlone || limit >= most || now() - learnedAt < raiseAfterMs) return;
     learnedAt = now();
     setLimit(Math.min(most, 2 * limit));
@@ -95,10 +95,10 @@ export function createSemaphore(places: number, now: () => number = awakeNow): S
   };
 }
 
-/** With so many waiting episodes for each place, the wait is reported. */
+/** The wait is reported if so many episodes wait for each place. */
 const crowdFactor = 8;
 
-/** Why episodes are slow: very few of those that wait can play at once. Null if that is not so. `hasOneWorld`: the server can have no more. */
+/** Says that episodes are slow because few of them can play at the same time; null if enough can. `hasOneWorld`: the server cannot have more. */
 export function crowdText({ places, waiting }: Semaphore['crowd'], hasOneWorld: boolean): string | null {
   if (waiting === 0 || (places > 1 && waiting < crowdFactor * places)) return null;
   const more = hasOneWorld

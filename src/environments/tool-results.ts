@@ -8,12 +8,12 @@ import { parametersIn } from './tool-schema.js';
 
 type Json = Record<string, unknown>;
 
-/** The tool by which Fleet's tasks that ask for an answer take it, as `answer`. It ends the episode. */
+/** The tool that takes the answer (`answer`) in Fleet's tasks that ask for one. It ends the episode. */
 export const answerToolName = 'submit_final_answer';
 
 /**
- * Reads `input_schema` or `inputSchema`, also in OpenAI's form; a description may be null. Tools without a name are left out, and the first of
- * a name is taken; `leftOutTools` says which these are.
+ * Reads `input_schema` or `inputSchema`, also in OpenAI's form; a description may be null. Leaves out tools without a name, and later tools of
+ * the same name; `leftOutTools` says which.
  */
 export function readTools(tools: unknown): ToolSpec[] {
   const named = new Map<string, ToolSpec>();
@@ -26,7 +26,7 @@ export function readTools(tools: unknown): ToolSpec[] {
   return [...named.values()];
 }
 
-/** Servers may give a cursor again, or new ones for ever. */
+/** Limits the number of pages, because a server may repeat a cursor, or give new ones for ever. */
 const maxToolPages = 1000;
 
 /** Reads a list page by page. `ask` returns the page of the parameters, `listed`: how many tools the pages before it had. */
@@ -45,7 +45,7 @@ export async function readToolPages(
   }
 }
 
-/** What `readTools` leaves out of a list, in words; empty if it takes the whole list. */
+/** The tools that `readTools` leaves out of a list, in words; empty if there are none. */
 export function leftOutTools(tools: unknown): string[] {
   const counts = new Map<string, number>();
   for (const { name } of toolEntries(tools)) {

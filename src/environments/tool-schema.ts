@@ -1,4 +1,4 @@
-// The parameters of a tool from its JSON Schema, which may have them behind a reference or in parts: zod-to-json-schema and pydantic write so.
+// Reads a tool's parameters from its JSON Schema. They may be behind a reference or in parts, as zod-to-json-schema and pydantic write them.
 import { isDeepStrictEqual } from 'node:util';
 import { isObject } from '../base/json.js';
 import { referredSchema } from '../base/json-pointer.js';
@@ -6,10 +6,10 @@ import type { JsonSchemaObject } from '../spec/records/task.js';
 
 type Json = Record<string, unknown>;
 
-/** What the parts of `allOf` may say for the whole to say it. */
+/** Keywords that the whole schema takes over from the parts of `allOf`. */
 const mergedKeys = ['type', 'properties', 'required', 'title', 'description', 'additionalProperties'];
 
-/** The schema with `properties` at its top. What the schema says besides stays. */
+/** The schema with `properties` at its top; its other keywords stay. */
 export function parametersIn(schema: unknown): JsonSchemaObject {
   const whole = isObject(schema) ? merged(schema, schema, []) : {};
   return { ...whole, type: 'object', properties: propertiesOf(whole) } as JsonSchemaObject;
@@ -40,7 +40,7 @@ function merged(schema: Json, root: Json, open: readonly string[]): Json {
   return isListed ? joined([alternatives(some), schema]) : schema;
 }
 
-/** All parts hold. */
+/** For `allOf`: all parts hold. */
 function joined(parts: readonly Json[]): Json {
   const required = [...new Set(parts.flatMap(requiredOf))];
   return {
@@ -50,7 +50,7 @@ function joined(parts: readonly Json[]): Json {
   };
 }
 
-/** One of the parts holds: a parameter is required if it is in all, and may be what it is in any. */
+/** For `anyOf` and `oneOf`: a parameter is required if all parts require it, and may have its type in any part. */
 function alternatives(parts: readonly Json[]): Json {
   const values = new Map<string, unknown[]>();
   for (const [name, value] of parts.flatMap((part) => Object.entries(propertiesOf(part)))) {

@@ -14,11 +14,11 @@ export interface ChatMessage {
 export interface ChatTemplate {
   /** Id of the special token with which the template closes the last assistant turn of a conversation; generation stops at it. */
   readonly endOfTurn: number;
-  /** Ids of the tokens with which the template closes an assistant turn: the last one, and an earlier one, whose token may also stand within a turn. */
+  /** Ids of the tokens with which the template closes the last assistant turn and earlier ones. The latter may also stand within a turn. */
   readonly closers: readonly number[];
-  /** The generation prompt ends within a thinking block. */
+  /** True if the generation prompt ends within a thinking block. */
   readonly opensThinking: boolean;
-  /** The template has thinking, in its text or in its generation prompt. */
+  /** True if the template supports thinking, in its text or in its generation prompt. */
   readonly mayThink: boolean;
   /** Text of a conversation, followed by the generation prompt. `today`: for templates that print a date. */
   prompt(messages: readonly ChatMessage[], today?: string): string;
@@ -73,7 +73,7 @@ export function loadChatTemplate(source: string, tokenizer: Tokenizer): ChatTemp
     return text.slice(start + turn.length);
   }
 
-  /** True if the template leaves out the thinking of a turn that another one follows. Templates find it in the text, or beside it. */
+  /** True if the template leaves out the thinking of a turn that is not the last. Templates read thinking from the text, or from its own field. */
   function dropsThinking(): boolean {
     const next: ChatMessage = { role: 'user', content: observationProbe };
     const shows = (thought: object, rest: ChatMessage[]): boolean => {
@@ -112,7 +112,7 @@ export function loadChatTemplate(source: string, tokenizer: Tokenizer): ChatTemp
   };
 }
 
-/** What keeps a template from giving a model the system prompt of a run; null if it does. */
+/** Why the template does not show the system prompt to the model; null if it does. */
 export function systemRefusal(template: ChatTemplate): string | null {
   try {
     const prompt = template.prompt([

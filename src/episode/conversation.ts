@@ -17,7 +17,7 @@ export interface TextCoder {
   eosTokens: readonly number[];
 }
 
-/** Only the members of a coder, for objects that have more. */
+/** Picks the members of a coder from an object that has more. */
 export function textCoder({ tokenizer, template, format, eosTokens }: TextCoder): TextCoder {
   return { tokenizer, template, format, eosTokens };
 }
@@ -98,8 +98,8 @@ export function stopTokens(coder: TextCoder): number[] {
 }
 
 /**
- * Tokens behind which a turn needs no other one to close it: the template's, those that end a text, and those of the tool format that a message
- * ends with. Not each of them ends generation.
+ * Tokens that close a turn, so that no other token is needed after them: the template's, those that end a text, and those with which the tool
+ * format ends a message. Not all of them end generation.
  */
 function closingTokens(coder: TextCoder): Set<number> {
   const { template, format, eosTokens } = coder;
@@ -111,7 +111,7 @@ function idsOf({ tokenizer }: TextCoder, marks: readonly string[]): number[] {
   return marks.flatMap((mark) => tokenizer.addedToken(mark) ?? []);
 }
 
-/** Token ids of a turn that somebody wrote for the model: it has a turn's own marks, and no other control tokens. */
+/** Token ids of a turn that was not sampled, such as a demonstration's. Only the marks of a turn become control tokens in it. */
 export function turnTokens(
   { tokenizer, template, format }: TextCoder,
   text: string,
@@ -134,7 +134,7 @@ export function turnContext({ tokenizer, template }: TextCoder, tools: readonly 
   return { opensThinking: template.opensThinking, tools, isToken };
 }
 
-/** What a world shows at its beginning is part of the prompt: a game cannot be played without its board. */
+/** The prompt with what the world shows at its beginning, such as the board of a game. */
 export function promptOf(prompt: string, opening: string): string {
   return prompt === '' || opening === '' ? prompt || opening : `${prompt}\n\n${opening}`;
 }

@@ -79,7 +79,7 @@ function isErrorText(text: string): boolean {
   }
 }
 
-/** A result may have the key to say that there is no error: null, false, or an object without a word. */
+/** A result may have the key `error` without an error: null, false, or an empty object. */
 function hasWords(error: unknown): boolean {
   if (typeof error === 'string') return error.trim() !== '';
   if (Array.isArray(error)) return error.some(hasWords);

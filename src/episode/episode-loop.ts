@@ -60,7 +60,7 @@ export interface EpisodeRequest extends OutageOptions {
   /** Seed of the environment's world and faults; shared by a group. */
   episodeSeed: number;
   episodeId: string;
-  /** Id of the run, where the episode belongs to one. */
+  /** Id of the run; absent if the episode belongs to none. */
   run?: string;
   /** Called repeatedly while a world is made. */
   onOpening?: (reason: string) => void;

@@ -32,7 +32,7 @@ export function noCallObservation({ example }: Pick<ToolFormat, 'example'>): str
   return `No tool call found. Use ${example.short} or <done>.`;
 }
 
-/** What is said behind a result if the turn had further calls. */
+/** The note after a result if the turn had further calls. */
 export function otherCallsNote(others: number): string {
   if (others === 0) return '';
   const calls = others === 1 ? 'the other call' : `the ${others} other calls`;

@@ -23,7 +23,7 @@ export interface OutageOptions {
 
 /** Thrown if the environment is down for longer than `maxWaitMs` (R25). */
 export class EnvironmentsUnavailable extends Error {
-  /** What a person has to do, where it is not to start the server; else null. */
+  /** What a person must do; null if it is to start the server. */
   readonly remedy: string | null;
 
   constructor(
@@ -36,7 +36,7 @@ export class EnvironmentsUnavailable extends Error {
   }
 }
 
-/** The server answers, but other sessions have held all its places for the whole wait. Null if `cause` says something else. */
+/** The error if the server answers, but other sessions have held all its places during the whole wait; null for another `cause`. */
 export function heldPlaces(
   envKey: string,
   waitedS: number,

@@ -5,14 +5,14 @@ import type { TokenizerFile } from './token-bytes.js';
 const [open, close] = ['\u{F0F1E}', '\u{F0F1F}'];
 const quoted = new RegExp(`${open}(\\d+)${close}`, 'gu');
 
-/** A part of a text that is encoded by itself. `plain`: added tokens in it are characters. */
+/** A part of a text that is encoded separately. `plain`: texts of added tokens in it are encoded as characters. */
 export interface TextPart {
   text: string;
   plain: boolean;
 }
 
 export class TextQuotes {
-  /** What is quoted, by number: the two private characters, then the added tokens. */
+  /** The texts that are quoted, by number: the two private characters, then the added tokens. */
   private readonly texts: readonly string[];
   private readonly found: RegExp;
 
@@ -29,7 +29,7 @@ export class TextQuotes {
     );
   }
 
-  /** The text with compatible characters in place of its own, if these make a token out of it. */
+  /** The text in Unicode's form NFKC if that form contains a token; else the same text. */
   revealed(text: string): string {
     const folded = text.normalize('NFKC');
     return folded.search(this.found) >= 0 ? folded : text;
@@ -44,7 +44,7 @@ export class TextQuotes {
     return text.replace(quoted, (_, number: string) => this.texts[Number(number)] ?? '');
   }
 
-  /** The text's parts where it is divided at the quoted tokens alone. */
+  /** The parts of the text, divided at quoted tokens only. */
   partsAtQuotes(text: string): TextPart[] {
     return text
       .split(quoted)
@@ -57,7 +57,7 @@ export class TextQuotes {
   }
 }
 
-/** Texts of the added tokens that steer a model, longest first; not those that stand for runs of spaces or for plain words. */
+/** Texts of the added tokens that control a model, longest first; without tokens for runs of spaces or for plain words. */
 export function controlTokens({ added_tokens = [] }: TokenizerFile): string[] {
   return added_tokens
     .filter(isControl)
@@ -65,7 +65,7 @@ export function controlTokens({ added_tokens = [] }: TokenizerFile): string[] {
     .sort((a, b) => b.length - a.length);
 }
 
-/** The same tokenizer without its control tokens: it encodes their texts as characters, whatever its vocabulary has. */
+/** The same tokenizer without its control tokens: it encodes their texts as characters, even if its vocabulary contains them. */
 export function withoutControlTokens(file: TokenizerFile): TokenizerFile {
   const control = new Set(controlTokens(file));
   const renamed = (piece: string): string => (control.has(piece) ? `${open}${piece}${close}` : piece);

@@ -13,13 +13,13 @@ export const shortTypes: ReadonlyMap<string, string> = new Map([
 ]);
 
 const maxDepth = 12;
-/** A longer type is named only: it would cost more tokens than it is worth. */
+/** Of a longer type only the name is written, because it would cost too many tokens. */
 const maxCharacters = 600;
 
 export class SchemaTypes {
   /** Types by reference. */
   readonly #known = new Map<string, string>();
-  /** References that are being written: one of them again is a cycle, which ends with its name. */
+  /** References that are being written. If one of them occurs again, there is a cycle, and only its name is written. */
   readonly #open = new Set<string>();
 
   /** `root`: schema in which the references are looked up. `leavesOutValues`: enumerations are written as their type. */

@@ -9,7 +9,7 @@ interface SystemPromptInput {
   tools: readonly ToolSpec[];
   sampling: Pick<SamplingPlan, 'system_prompt' | 'tools_format'>;
   format: Pick<ToolFormat, 'example'>;
-  /** Keeps what tasks and environments say from being control tokens. */
+  /** Quotes texts of tasks and environments, so that they cannot become control tokens. */
   quote: (text: string) => string;
 }
 

@@ -25,13 +25,13 @@ export interface Tokenizer {
   /** Returns the same ids; a text over 16 Ki characters is encoded in a worker thread. */
   encodeLong(text: string): Promise<readonly number[]>;
   /**
-   * A text whose added tokens, but those in `allowed`, will be encoded as the characters that they consist of. It may be put into a template;
-   * then it must be encoded here. Text without added tokens stays the same.
+   * Quotes a text: its added tokens, except those in `allowed`, will be encoded as characters. A template may contain the quoted text, which must
+   * then be encoded by this tokenizer. Text without added tokens does not change.
    */
   quote(text: string, allowed?: readonly string[]): string;
   /** Text of the ids, including special tokens. */
   decode(ids: readonly number[]): string;
-  /** The same text, divided at the control tokens. Text that only looks like one is part of the text around it. */
+  /** The same text, divided at control tokens. Characters that only look like a control token belong to the text around them. */
   decodeParts(ids: readonly number[]): DecodedPart[];
   /** Id of the added token with exactly this text. */
   addedToken(text: string): number | undefined;
@@ -107,7 +107,7 @@ export function loadTokenizer(tokenizerJson: string | Uint8Array): Tokenizer {
   return {
     vocabSize: hub.get_vocab().size,
     encode,
-    // The tokenizer for quoted text is made in the thread: to make it here would block the event loop.
+    // The tokenizer for quoted text is created in the thread, because that would block the event loop here.
     encodeLong: (text) =>
       text.length > maxInlineChars || quotes.isQuoted(text)
         ? encodeInThread(text)
@@ -162,8 +162,8 @@ function anyOf(tokens: readonly string[]): RegExp {
 }
 
 /**
- * `isExact`: each piece between added tokens, encoded alone, has the same ids as within the text. Not so if they may depend on the added
- * tokens beside it, or on whether it comes first in the text. `foldsText`: other characters may become an added token's.
+ * `isExact`: each piece between added tokens has the same ids if it is encoded alone; false if they may depend on the tokens beside it, or on
+ * whether the piece comes first. `foldsText`: the tokenizer may turn other characters into those of an added token.
  */
 function dividingOf(file: object): { isExact: boolean; foldsText: boolean } {
   const {

@@ -5,9 +5,9 @@ import type { ToolFormat } from './tool-formats/tool-format.js';
 import type { TurnContext, TurnPiece } from './tool-formats/turn-piece.js';
 
 export interface TurnAction {
-  /** The first valid call; else what is wrong with the first one, for the model; null if there is none. */
+  /** The first valid call. Without one, the first malformed call, with its problem for the model; null if the turn has no call. */
   asked: { kind: 'call'; call: ToolCall } | { kind: 'malformed'; problem: string } | null;
-  /** Number of calls beside that one: they are not carried out. */
+  /** Number of further calls; they are not carried out. */
   others: number;
   /** The text says that the task is finished. */
   isDone: boolean;
@@ -15,7 +15,7 @@ export interface TurnAction {
   answer: string;
 }
 
-/** A list of what is done may have the other mark at any place: it counts at the end of the text alone. */
+/** This mark counts only at the end of the text, because a list of finished items may contain it anywhere. */
 const atEnd = /\[done\]\s*$/i;
 const doneMarks = new RegExp(`${doneMark}|${atEnd.source}`, 'i');
 
@@ -35,7 +35,7 @@ export function actionOf(
         ? { kind: 'call', call: asked.call }
         : { kind: 'malformed', problem: asked.problem }),
     others: Math.max(0, calls.length - 1),
-    // Before a call, a mark is only spoken of: "I call it, then I say <done>."
+    // A mark before a call is only mentioned: "I call it, then I say <done>."
     isDone: doneMarks.test(said(pieces.slice(pieces.findLastIndex(isAsking) + 1), context)),
     answer: said(pieces, context).replace(new RegExp(doneMark, 'gi'), '').replace(atEnd, '').trim(),
   };

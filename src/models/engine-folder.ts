@@ -1,5 +1,5 @@
-// Gives the engine a folder that it can load. The engine reads config and weights as they are; where those need a change first, it gets a
-// temporary folder with the changed config, and links to the weights or one file with the weights changed.
+// Gives the engine a folder that it can load. If config or weights must be changed first, this is a temporary folder with the changed config, and
+// with links to the weights or one file of changed weights.
 import { mkdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { RopeScaling } from '../spec/run-spec.js';
@@ -36,7 +36,7 @@ interface CheckedModel {
   /** Tensors by their names in the language model. */
   tensors: Map<string, StoredTensor>;
   pairs: Map<string, LoraPair>;
-  /** Whether the weight files have other tensors, or other names for them. */
+  /** True if the weight files have further tensors, or other names for them. */
   multimodal: boolean;
 }
 
@@ -111,7 +111,7 @@ function refuseOtherTensors(
   for (const [name, { name: own, file, dtype, shape: found }] of tensors) {
     const isOldBuffer = name.endsWith('rotary_emb.inv_freq');
     if (isOldBuffer) continue;
-    // A tied model's file may have its head too.
+    // The file of a tied model may also contain the head.
     const shape = shapes.get(name) ?? (name === head ? shapes.get('model.embed_tokens.weight') : undefined);
     if (shape === undefined) throw new BadModelFolder(`${file}: tensor ${own} does not belong to ${model}`);
     if (readTypes.includes(dtype) && found.join() === shape.join()) continue;

@@ -22,25 +22,25 @@ export const defaultPositions = 32_768;
 
 export type HfConfig = Record<string, unknown>;
 
-/** transformers 4 writes the first, transformers 5 the second. If a file has both, transformers 5 takes the first. */
+/** Key of the type of the weights: transformers 4 writes the first, transformers 5 the second. If a file has both, transformers 5 uses the first. */
 export const ropeKeys = ['rope_scaling', 'rope_parameters'];
 
 /**
- * Multimodal models whose language model is of a supported type. It has three positions for each token (M-RoPE), but those of text are equal,
- * and then its logits are that type's, bit for bit (`test/models/multimodal.py`).
+ * Multimodal models whose language model has a supported type. They have three positions for each token (M-RoPE); for text these are equal, and
+ * the logits are then the same bits as those of that type (`test/models/multimodal.py`).
  */
 const languageTypes: Readonly<Record<string, ModelOutline['model_type']>> = {
   ...{ qwen3_vl: 'qwen3', qwen3_vl_text: 'qwen3' },
   ...{ qwen2_5_vl: 'qwen2', qwen2_5_vl_text: 'qwen2', qwen2_vl: 'qwen2', qwen2_vl_text: 'qwen2' },
 };
 
-/** Whether the language model's settings are in `text_config`, as in multimodal models. */
+/** True if the language model's settings are in `text_config`, as in multimodal models. */
 export function isNested(config: HfConfig): boolean {
   const isWhole = isSupported(config['model_type']) && (config['vocab_size'] ?? null) !== null;
   return isObject(config['text_config']) && !isWhole;
 }
 
-/** Whether the language model is a part of the folder's model, and its tensors have other names. */
+/** True if the language model is only a part of the folder's model; its tensors then have other names. */
 export function isMultimodal(config: HfConfig): boolean {
   return isNested(config) || languageTypeOf(config) !== undefined;
 }
@@ -49,7 +49,7 @@ function languageTypeOf({ model_type: type }: HfConfig): ModelOutline['model_typ
   return typeof type === 'string' && Object.hasOwn(languageTypes, type) ? languageTypes[type] : undefined;
 }
 
-/** The language model's own settings, as those of a language model alone: of `text_config` if they are nested. */
+/** The settings of the language model, from `text_config` if they are nested there. */
 export function languageConfig(config: HfConfig): HfConfig {
   const own = isNested(config) ? nestedConfig(config) : config;
   const type = languageTypeOf(own);
@@ -120,7 +120,7 @@ const otherParts = Object.entries({
   talker_config: 'talker, which speaks',
 });
 
-/** Says of a multimodal model what is not supported in it, and which folder would be; empty for a text model. */
+/** For a multimodal model: what is not supported, and which folder would be. Empty for a text model. */
 function multimodalNote(whole: HfConfig, { model_type: inner }: HfConfig): string {
   const name = whole['model_type'] ?? inner;
   const lacks = otherParts.flatMap(([key, part]) => (isObject(whole[key]) ? [`its ${part} (${key})`] : []));

@@ -14,7 +14,7 @@ export interface WriteProgress {
   onProgress?: ((bytes: number) => void) | undefined;
 }
 
-/** Work between two pauses, in multiplications; meanwhile the process can do nothing else. */
+/** Number of multiplications between two pauses; the process can do other work only in a pause. */
 const workAtOnce = 2e7;
 const bytesAtOnce = 1 << 23;
 

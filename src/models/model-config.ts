@@ -1,5 +1,5 @@
-// The settings of a folder's language model as the engine loads them. Settings that would make it another model than the engine computes are
-// refused here, because the engine would refuse them only on a node.
+// The settings of a folder's language model as the engine loads them. Unsupported settings are refused already here, because the engine would
+// refuse them only later, on a node.
 import { isDeepStrictEqual } from 'node:util';
 import type { RopeScaling } from '../spec/run-spec.js';
 import {
@@ -28,7 +28,7 @@ export function settingsPlace(whole: HfConfig, file: string): string {
 export function modelConfig(whole: HfConfig, ropeScaling: RopeScaling | undefined, file: string): HfConfig {
   const where = settingsPlace(whole, file);
   const config = languageConfig(whole);
-  // The family is checked first: another family's settings are not what is wrong with it.
+  // The family is checked first: for an unsupported family, errors about its settings would mislead.
   const { model_type } = outlineOf(config, where, whole);
   refuseVariants(config, model_type, where);
   if (ropeScaling === undefined) refuseOuterScaling(whole, config, file);
@@ -69,7 +69,7 @@ function refuseVariants(config: HfConfig, type: ModelOutline['model_type'], wher
     refuse('attention_bias', 'false: a Qwen3 with biases is not supported');
 }
 
-/** transformers reads no rope settings beside `text_config`, so a person who wrote some there would train a shorter model in silence. */
+/** Refuses rope settings outside `text_config`: transformers ignores them, so that the model would silently have a shorter context. */
 function refuseOuterScaling(whole: HfConfig, config: HfConfig, file: string): void {
   if (!isNested(whole)) return;
   for (const key of ropeKeys) {

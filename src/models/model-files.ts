@@ -21,7 +21,7 @@ export async function weightFiles(folder: string): Promise<string[]> {
   const shards = await indexedFiles(folder);
   const missing = shards.filter((name) => !names.has(name));
   if (hasSingle && !shards.includes(singleFile)) {
-    // transformers leaves an old index behind if it saves a smaller model over it, but removes the shards.
+    // If transformers saves a smaller model into the same folder, it removes the old shards, but not their index.
     if (missing.length === shards.length) return [singleFile];
     const [first] = shards.filter((name) => names.has(name));
     throw new BadModelFolder(

@@ -96,7 +96,7 @@ export async function eosTokensIn(
   );
 }
 
-/** An adapter's folder may have a tokenizer of its own; else its base model's counts. */
+/** The tokenizer of the adapter's folder if it has one; else that of its base model. */
 async function firstText(folders: string[], name: string): Promise<[text: string | null, file: string]> {
   for (const folder of folders) {
     const text = await readTextIfAny(join(folder, name));
@@ -128,7 +128,7 @@ function specialTexts(config: Record<string, unknown> | null): SpecialTokenTexts
   return { ...(bos === null ? {} : { bos_token: bos }), ...(eos === null ? {} : { eos_token: eos }) };
 }
 
-/** The chat template of a `tokenizer_config.json` that lies alone; null if it has none. Throws `BadModelFolder`. */
+/** The chat template of a `tokenizer_config.json` outside a model folder; null if it has none. Throws `BadModelFolder`. */
 export async function templateInConfig(file: string): Promise<string | null> {
   const config = await readJson(file);
   const template = templateOf(config['chat_template']);

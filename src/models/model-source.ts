@@ -1,4 +1,4 @@
-// Finds where a model's files lie: in the folder that was named or, if that is a PEFT adapter, also in the folder of its base model.
+// Finds a model's files: in the named folder and, if that is a PEFT adapter, in the folder of its base model.
 import { readdir } from 'node:fs/promises';
 import { join, relative, resolve } from 'node:path';
 import { sha256File, sha256Hex } from '../base/sha256.js';
@@ -11,11 +11,11 @@ export const adapterConfigFile = 'adapter_config.json';
 export const adapterFile = 'adapter_model.safetensors';
 
 export interface ModelSource {
-  /** Absolute path of the folder that was named; it has the adapter if there is one. */
+  /** Absolute path of the named folder, which contains the adapter if there is one. */
   path: string;
   /** Absolute path of the folder with `config.json` and the weights of the whole model. */
   base: string;
-  /** Whether an adapter is merged into the weights. */
+  /** True if an adapter is merged into the weights. */
   adapter: boolean;
 }
 

@@ -12,7 +12,7 @@ export interface LoraPair {
   scale: number;
 }
 
-/** Settings that do not change what a finished adapter computes: the file has its tensors. */
+/** Settings that matter only in training, not for the finished adapter. */
 const harmless = new Set([
   ...['auto_mapping', 'base_model_name_or_path', 'revision', 'inference_mode', 'task_type', 'peft_version'],
   ...['target_modules', 'exclude_modules', 'layers_to_transform', 'layers_pattern', 'lora_dropout'],
@@ -20,7 +20,7 @@ const harmless = new Set([
   ...['ensure_weight_tying', 'lora_alpha', 'r', 'rank_pattern', 'alpha_pattern', 'use_rslora'],
 ]);
 
-/** Ways of drawing the first values that leave the base model as it is. Others, such as PiSSA, change it. */
+/** Methods of initialization that do not change the base model. Others, such as PiSSA, do. */
 const usualBeginnings: unknown[] = [true, false, null, 'gaussian', 'orthogonal', 'eva'];
 
 /** The adapter's pairs by the name of the weight to which each is added. Throws `BadModelFolder`, which names the key or the tensor. */

@@ -43,8 +43,8 @@ function withOneRope(config: HfConfig, where: string): HfConfig {
 }
 
 /**
- * Of two blocks, the one with YaRN: transformers 5 saves a default block, and Qwen's model cards add `rope_scaling` beside it. The base of
- * the frequencies is that of either.
+ * If there are two blocks, returns the one with YaRN: transformers 5 saves a default block, and Qwen's model cards add `rope_scaling` beside it.
+ * The base of the frequencies may be in either block.
  */
 function withoutDefault(config: HfConfig): HfConfig {
   const { rope_scaling: added, rope_parameters: saved, ...rest } = config;
@@ -61,7 +61,7 @@ function layerTypesOf({ layer_types: listed }: HfConfig): string[] {
   return types.length === 0 ? ['full_attention'] : [...new Set(types)];
 }
 
-/** As transformers 5 writes settings that may differ: `{"full_attention": {…}, "sliding_attention": {…}}`. */
+/** Settings by type of layer, in the form of transformers 5: `{"full_attention": {…}, "sliding_attention": {…}}`. */
 function isByLayerType(rope: HfConfig, types: readonly string[]): boolean {
   return Object.entries(rope).some(
     ([key, value]) => isObject(value) || types.includes(key) || key.endsWith('_attention'),

@@ -80,7 +80,7 @@ export async function templateText({ model, generator }: RunSpec): Promise<strin
   return withVariables(await readTemplate(model, folder), generator);
 }
 
-/** Later renderers have the template alone, so it sets its variables itself. */
+/** The template with the variables set at its beginning, because later only the template is passed on. */
 function withVariables(template: string, { chat_template_kwargs: variables = {} }: GeneratorSpec): string {
   const set = Object.entries(variables).map(([name, value]) => {
     const path = `generator.chat_template_kwargs.${name}`;
@@ -169,7 +169,7 @@ function load(model: ModelSpec, tokenizerText: string, templateText: string): Ch
   }
 }
 
-/** The first episode would fail otherwise: its system prompt has the tools. */
+/** Refuses a template without system messages: the first episode would fail, because its system prompt lists the tools. */
 function refuseWithoutSystem(template: ChatTemplate): void {
   const refusal = systemRefusal(template);
   if (refusal === null) return;

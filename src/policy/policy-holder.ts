@@ -32,7 +32,7 @@ export class PolicyHolder {
   readonly engine: PolicyEngine;
   readonly keeper: StateKeeper;
   private readers = 0;
-  /** Somebody has read the state since the keeper was last told that nobody does. */
+  /** True if the state was read since the keeper was last notified that nobody reads it. */
   private wasRead = false;
 
   constructor(private readonly options: PolicyHolderOptions) {

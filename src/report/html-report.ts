@@ -157,7 +157,7 @@ function passRateTile(history: RunHistory): string {
     : tile('held-out pass@1 before GRPO', 'none yet', 'wide');
 }
 
-/** None for a single environment: its change is in the tile of the pass rate. */
+/** No tile for a single environment, because the tile of the pass rate shows its change. */
 function regimeTile(history: RunHistory): string[] {
   const change = beforeAndAfter(history);
   const environments = Object.entries(change?.after.result.environments ?? {});

@@ -4,7 +4,7 @@ import type { PassRate } from '../spec/pass-rate.js';
 export type Regime =
   'saturating' | 'improving' | 'flat' | 'failing' | 'falling' | 'too few episodes' | 'not compared';
 
-/** In the order in which people want to read them: what needs attention comes first. */
+/** All regimes, the most urgent first. */
 const regimes: readonly Regime[] = [
   'falling',
   'failing',
@@ -21,15 +21,15 @@ export interface CountedRate {
   graded: number;
   /** Episodes without a grade; absent: 0. */
   unknown?: number;
-  /** Episodes of each task, which are alike; absent: 1. */
+  /** Episodes of each task, which are similar; absent: 1. */
   samples?: number;
 }
 
-/** Chance alone causes a change of so many standard errors once in twenty times. */
+/** A change of so many standard errors happens by chance once in twenty times. */
 const significant = 2;
 /** There are too few episodes for a verdict if even a change of this size could be chance. */
 const noticeable = 0.1;
-/** The others may be of another kind. */
+/** A larger share of unknown outcomes prevents a comparison, because these episodes may differ from the graded ones. */
 const mostUnknown = 0.1;
 const allButPerfect = 0.9;
 const allButNothing = 0.1;
@@ -46,7 +46,7 @@ export function regimeOf(before: CountedRate | undefined, after: CountedRate): R
   if ([before, after].some(({ graded, unknown = 0 }) => unknown > mostUnknown * (graded + unknown)))
     return 'not compared';
   const [then, now] = [passesOf(before), passesOf(after)];
-  // Of unequal counts, the added passes and failures alone would be a change.
+  // If the counts differ, the added passes and failures alone would look like a change.
   const seen = after.pass_at_1 - before.pass_at_1;
   const added = shareOf(now) - shareOf(then);
   const change = seen * added > 0 ? Math.sign(seen) * Math.min(Math.abs(seen), Math.abs(added)) : 0;
@@ -85,7 +85,7 @@ function errorOf(one: Passes): number {
   return Math.sqrt((shareOf(one) * (1 - shareOf(one))) / one.graded);
 }
 
-/** The standard error of the difference: that of equal rates, from the pooled rate, or that of the two rates if it is larger. */
+/** The standard error of the difference: the larger of the one from the pooled rate, and the one from the two separate rates. */
 function errorOfDifference(before: Passes, after: Passes): number {
   const pooled = (before.passed + after.passed) / (before.graded + after.graded);
   const equal = Math.sqrt(pooled * (1 - pooled) * (1 / before.graded + 1 / after.graded));

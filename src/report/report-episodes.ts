@@ -40,7 +40,7 @@ export interface ReadEpisodes {
   shown: ShownTranscripts;
 }
 
-/** Sources begin with the newest evaluation, so a page without its folder still has its transcripts. */
+/** Sources begin with the newest evaluation, so that a page without its folder still has that evaluation’s transcripts. */
 const charsInPage = 1_000_000;
 /** Episodes held in memory at once. A single source with more episodes is still read as a whole. */
 const heldEpisodes = 256;

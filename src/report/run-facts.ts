@@ -31,7 +31,7 @@ export function runFacts(history: RunHistory): string {
   return `<table class="facts">${body}</table><details><summary>spec</summary><pre>${spec}</pre></details>`;
 }
 
-/** Why rewards of steps are no pass@1; empty if tasks are drawn without regard to their pass rates. */
+/** Why rewards of training steps are no pass@1; empty if pass rates do not influence which tasks are drawn. */
 export function curriculumInWords({ spec }: Pick<RunRecord, 'spec'>): string {
   const { curriculum, curriculum_floor } = spec.trainer;
   const prefers = (curriculum?.floor ?? curriculum_floor) > 0;
@@ -44,7 +44,7 @@ export function curriculumInWords({ spec }: Pick<RunRecord, 'spec'>): string {
 }
 
 /**
- * The devices of the updates, with their numbers of steps if there are several; episodes may have been sampled on other ones. An update that
+ * The devices of the updates, with their numbers of steps if there are several; episodes may have been sampled on other devices. An update that
  * names no GPU was computed on a CPU.
  */
 export function devicesText(updates: readonly UpdateRecord[]): string {

@@ -30,7 +30,7 @@ export function stepAdvantages(
 
 /**
  * Advantages within one group. grpo: (R − mean) / (std + eps), or without the division; rloo: R − mean of the other rewards; maxrl: (R −
- * mean) / (mean + eps), with the mean above the lowest reward if that is negative. A group with fewer than two graded samples, or with all rewards equal, has no signal.
+ * mean) / (mean − min(0, lowest reward) + eps). A group with fewer than two graded samples, or with all rewards equal, has no signal.
  */
 export function groupAdvantages(
   rewards: readonly (number | null)[],
@@ -54,8 +54,8 @@ function scaleOf(graded: readonly number[], mean: number, settings: GroupRelativ
     case 'rloo':
       return (n - 1) / n;
     case 'maxrl':
-      // MaxRL divides by the share of successes. Dividing by a negative mean would invert what the policy learns, so the lowest reward counts
-      // as no success.
+      // MaxRL divides by the share of successes. Dividing by a negative mean would invert what the policy learns, so a negative lowest reward
+      // counts as 0.
       return mean - Math.min(0, ...graded) + settings.eps;
   }
 }

@@ -231,8 +231,8 @@ export function alertsOf(
     }
   }
   const last = updates.at(-1)?.identity.step;
-  // A skipped update is an alert only for its own step; a lost node never holds afterwards; the steps before a changed environment stay other
-  // ones than those after it.
+  // A skipped update is an alert only for its own step, and a lost node never holds later. A changed environment holds for ever, because earlier
+  // steps stay incomparable with later ones.
   const standing = [...found.values()].map((one) => ({
     ...one,
     holds:

@@ -5,7 +5,7 @@ import { hash32, hashText, permuted, uniform } from './random.js';
 
 /** Weight of the newest mean in a pool's moving average. */
 const momentum = 0.2;
-/** Products of shares round: 0.07 · 100 is 7.000000000000001. */
+/** Tolerance for rounding: 0.07 · 100 is 7.000000000000001. */
 const shareTolerance = 1e-9;
 /** Assumed pass rate of a pool that was never tried; it gives the highest weight. */
 const untried = 0.5;
@@ -36,7 +36,7 @@ export interface CurriculumRules {
   balanced?: boolean;
 }
 
-/** The number of slots that a share of them allows: the next whole number. */
+/** The number of slots that a share allows, rounded up. */
 export function roundedUp(share: number, slots: number): number {
   return Math.ceil(share * slots - shareTolerance);
 }

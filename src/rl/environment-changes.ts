@@ -1,7 +1,7 @@
-// Changes of an environment's server between steps: the rewards after one are those of another environment (R25).
+// Changes of an environment's server between steps. Rewards after a change are those of another environment (R25).
 import type { ServerIdentity, UpdateRecord } from '../spec/records/update.js';
 
-/** By environment, the newest known facts. */
+/** The newest known facts by environment. */
 export type KnownServers = Readonly<Record<string, ServerIdentity>>;
 
 export interface EnvironmentChange {
@@ -37,7 +37,7 @@ export function plusServers(known: KnownServers, { observed }: UpdateRecord): Kn
   return next;
 }
 
-/** The steps at which an environment was another one than before; `updates` in order. */
+/** The steps at which an environment changed. `updates` must be in order. */
 export function stepsOfChanges(updates: readonly UpdateRecord[]): number[] {
   let known: KnownServers = {};
   const steps: number[] = [];

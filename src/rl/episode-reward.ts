@@ -8,11 +8,11 @@ interface Decimal {
   scale: number;
 }
 
-/** Computed in float32, a reward may be too small by this part of itself. */
+/** Relative tolerance: a reward that was computed in float32 may be too small by this share. */
 const float32Rounding = 2 ** -23;
 /** A number written by a person has fewer significant digits than a float32 number that was widened. */
 const writtenDigits = 9;
-/** More than a double holds. */
+/** More digits than a double has. */
 const quotientDigits = 40;
 
 /**
@@ -52,7 +52,7 @@ function quotient(dividend: Decimal, divisor: Decimal): number {
   const raised = dividend.digits * power(more);
   const whole = raised / divisor.digits;
   const rest = raised % divisor.digits === 0n ? '' : '1';
-  // Reading a decimal number rounds once. The digit for the rest keeps it from a tie that is none.
+  // Reading the decimal number rounds once. The added digit for the rest prevents a false tie.
   const scale = dividend.scale - divisor.scale + more + rest.length;
   return Number(`${whole}${rest}e${-scale}`);
 }

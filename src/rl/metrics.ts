@@ -227,7 +227,7 @@ function mean(values: readonly number[]): number {
 
 const areEqual = (values: readonly number[]): boolean => values.every((value) => value === values[0]);
 
-/** Neumaier's sum: the part that rounding takes off is added at the end. */
+/** Neumaier's sum: the rounding errors are summed separately and added at the end. */
 function compensatedSum(values: readonly number[]): number {
   let [total, lost] = [0, 0];
   for (const value of values) {

@@ -1,4 +1,4 @@
-// Watches whether an environment's rewards and its pass@1 drift apart: a policy that collects partial rewards in place of solving tasks.
+// Watches whether an environment's rewards and its pass@1 drift apart, because a policy may collect partial rewards instead of solving tasks.
 
 /** Means over the same GRPO steps. */
 export interface RewardLevel {
@@ -18,15 +18,15 @@ export interface WatchedLevels {
 /** Number of GRPO steps in a mean, because a single step may be unlucky. */
 export const stepsOfLevel = 5;
 /**
- * Reward and pass@1 have drifted apart if, since the steps with the best pass@1, pass@1 has lost and the mean reward has gained more than
- * this. Rewards that are 0 or 1 have the same mean as pass@1, so they never drift.
+ * Reward and pass@1 have drifted apart if, since the steps with the best pass@1, pass@1 has fallen and the mean reward has risen by more than
+ * these. For rewards that are only 0 or 1, the mean is pass@1, so they never drift apart.
  */
 const loss = 0.1;
 const gain = 0.05;
-/** The alert ends below this share of the loss, or when the reward has gained nothing; the gap keeps it from repeating near the limit. */
+/** The alert ends when the fall is below this share of the limit, or when the reward has not risen. The gap prevents repeated alerts near the limit. */
 const ceasesBelow = 0.5;
 
-/** The levels after a GRPO step with these metrics. Environments without a graded episode stay. */
+/** The levels after a GRPO step with these metrics. An environment without a graded episode keeps its levels. */
 export function plusLevels(
   before: Readonly<Record<string, WatchedLevels>>,
   metrics: Readonly<Record<string, number>>,

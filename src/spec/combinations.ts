@@ -234,10 +234,10 @@ function warmStartProblems({ warm_start, data }: RunSpec): SpecProblem[] {
   return problems;
 }
 
-/** Fewer positions hold hardly more than a system prompt with its tools. */
+/** With fewer positions, there is hardly room for more than a system prompt with its tools. */
 const fewPositions = 2_048;
 
-/** What to do about episodes that are longer than the model’s positions. `raise`: how the model gets more of them. */
+/** What to do if episodes are longer than the model’s positions. `raise`: how the model gets more positions. */
 export function positionsFix(positions: number, raise: string): string {
   if (positions >= fewPositions) return `lower it, or ${raise}`;
   return (

@@ -16,24 +16,27 @@ const call = '<tool_call>{"name":"f","arguments":{"id":1.0}}</tool_call>';
 const cut = '<tool_call>{"name":"f",</tool_call>';
 const warm_start = [{ demonstrations: 'good' }, { demonstrations: 'bad' }] as RunSpec['warm_start'];
 
-test.each(toolFormatNames)('demonstrations that %s cannot say are refused at their phase', (name) => {
-  const demonstrations = [
-    ['good', call],
-    ['bad', call],
-    ['bad', cut],
-    ['bad', cut],
-    ['unused', cut],
-  ].map(([kind = '', content = '']) => demonstration(kind, content));
-  const demonstrationsByKind = new Map([
-    ['good', [0]],
-    ['bad', [1, 2, 3]],
-    ['unused', [4]],
-  ]);
-  const dataset = { demonstrations, demonstrationsByKind, tools: {} };
-  const problem = `message 2 of the demonstration of t cannot be written with the calls of ${name}: its call is malformed: the tool call is not valid JSON; 1 more cannot be written either`;
-  const fix = 'correct or remove them, or set generator.tool_format: hermes';
-  expect(unwritableDemonstrations({ warm_start }, toolFormat(name), dataset)).toEqual(
-    // Hermes has each text as it is.
-    name === 'hermes' ? [] : [{ path: 'warm_start[1].demonstrations', problem, fix }],
-  );
-});
+test.each(toolFormatNames)(
+  'demonstrations that cannot be written in the format %s are refused, by phase',
+  (name) => {
+    const demonstrations = [
+      ['good', call],
+      ['bad', call],
+      ['bad', cut],
+      ['bad', cut],
+      ['unused', cut],
+    ].map(([kind = '', content = '']) => demonstration(kind, content));
+    const demonstrationsByKind = new Map([
+      ['good', [0]],
+      ['bad', [1, 2, 3]],
+      ['unused', [4]],
+    ]);
+    const dataset = { demonstrations, demonstrationsByKind, tools: {} };
+    const problem = `message 2 of the demonstration of t cannot be written with the calls of ${name}: its call is malformed: the tool call is not valid JSON; 1 more cannot be written either`;
+    const fix = 'correct or remove them, or set generator.tool_format: hermes';
+    expect(unwritableDemonstrations({ warm_start }, toolFormat(name), dataset)).toEqual(
+      // Demonstrations are in Hermes' format already.
+      name === 'hermes' ? [] : [{ path: 'warm_start[1].demonstrations', problem, fix }],
+    );
+  },
+);

@@ -75,7 +75,7 @@ describe('the rows of a file', () => {
     'of %j are not taken for those of one array',
     (text) => {
       expect(read([text]).problems).toEqual([
-        'after task 1: something follows the array of tasks; a file has one array',
+        'after task 1: there is text after the array of tasks; a file must contain only one array',
       ]);
     },
   );

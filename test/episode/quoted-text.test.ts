@@ -19,7 +19,7 @@ const metaspace = {
   pre_tokenizer: { type: 'Metaspace', replacement: '▁', prepend_scheme: 'first', split: true },
 };
 
-/** Its vocabulary has its control tokens as pieces, and would find them in any text. */
+/** A tokenizer with its control tokens in its vocabulary, so that it would find them in any text. */
 function unigram(): string {
   const marks = ['<unk>', '</s>', '<|im_start|>', '<|im_end|>'];
   const letters = [...'▁ \nabcdefghijklmnopqrstuvwxyzO.<>|/_:'].map((letter) => [letter, -2]);
@@ -63,7 +63,7 @@ describe.each(tokenizers)('with the tokenizer of %s', (_, json) => {
   const ids = new Set(control.map(({ id }) => id));
   const controlIn = (tokens: readonly number[]): number[] => tokens.filter((id) => ids.has(id));
 
-  test('a result that has each of its tokens has none of them as a token, and is read back as it was', async () => {
+  test('a result that contains the texts of control tokens gets none of these tokens, and decodes to the same text', async () => {
     const plain = controlIn(await observationTokens(coder, 'x', template.endOfTurn));
     for (const { content } of control)
       for (const text of [
@@ -78,13 +78,13 @@ describe.each(tokenizers)('with the tokenizer of %s', (_, json) => {
       }
   });
 
-  test('a long result has none either', async () => {
+  test('a long result gets no control token either', async () => {
     const plain = controlIn(await observationTokens(coder, 'x', template.endOfTurn));
     const text = `${control.map(({ content }) => content).join(' said ')} `.repeat(300);
     expect(controlIn(await observationTokens(coder, text, template.endOfTurn))).toEqual(plain);
   });
 
-  test('neither has a task, what is known of it, or a tool', async () => {
+  test('a task, its variables and its tools get no control token', async () => {
     const shown = async (word: string) => {
       const properties = { [word]: { type: 'string', description: word } };
       const input_schema = { type: 'object' as const, properties };
@@ -97,7 +97,7 @@ describe.each(tokenizers)('with the tokenizer of %s', (_, json) => {
   });
 });
 
-test('text without control tokens is encoded as ever', async () => {
+test('text without control tokens is encoded without any change', async () => {
   const tokenizer = loadTokenizer(small);
   for (const text of ['', 'plain', '{"id": 1}\n', 'a < b | c > d']) {
     expect(tokenizer.quote(text)).toBe(text);

@@ -1,11 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { constantWithWarmup, warmupThenDecay } from '../../src/rl/learning-rate.js';
-import {
-  batchRewardMetrics,
-  rewardFigures,
-  rewardMetrics,
-  stepMetrics,
-} from '../../src/rl/metrics.js';
+import { batchRewardMetrics, rewardFigures, rewardMetrics, stepMetrics } from '../../src/rl/metrics.js';
 
 describe('reward figures', () => {
   test.each([

@@ -1,4 +1,4 @@
-// Keys of SkyRL's names that mean something else: said if the spec has them, and only then.
+// Keys that have SkyRL's names but another meaning: each is explained only if the spec sets it.
 import { expect, test } from 'vitest';
 import { skyrlMeanings } from '../../src/spec/names/skyrl-meanings.js';
 import { runSpecSchema } from '../../src/spec/schema.js';
@@ -28,7 +28,7 @@ test('each key that a spec sets is explained, with keys that exist', () => {
     expect(known, path).toContain(path);
 });
 
-test('a weight without its term is named: it has no effect', () => {
+test('a weight of a loss term that is off is named, because it has no effect', () => {
   expect(skyrlMeanings({ trainer: { kl_loss_coef: 0.1, entropy_loss_coef: 0.01 } })).toEqual([
     'trainer.kl_loss_coef has no effect without trainer.use_kl_loss: true',
     'trainer.entropy_loss_coef has no effect without trainer.use_entropy_loss: true',
@@ -36,7 +36,7 @@ test('a weight without its term is named: it has no effect', () => {
   expect(skyrlMeanings({ trainer: { kl_loss_coef: 0.1, use_kl_loss: false } })).toEqual([]);
 });
 
-test('what a spec does not set, or sets to what is the same, is not', () => {
+test('a key is not explained if the spec does not set it, or if its value means the same', () => {
   expect(skyrlMeanings({})).toEqual([]);
   expect(skyrlMeanings(null)).toEqual([]);
   const trainer = { loss_reduction: 'sequence_mean', grpo_norm_by_std: true, advantage_deviation: 'sample' };

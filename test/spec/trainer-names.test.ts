@@ -1,4 +1,4 @@
-// Settings of other trainers, pasted as they are: each error names the key to use, which exists, and speaks of a secret only where one is.
+// Settings of other trainers in a spec: each error names an existing key to use, and mentions secrets only for a key that may hold one.
 import { parse } from 'yaml';
 import { describe, expect, test } from 'vitest';
 import { withSettings } from '../../src/cli/train/spec-settings.js';
@@ -28,7 +28,7 @@ const sound = {
   trainer: { max_training_steps: 10 },
 };
 
-/** What the error says of a setting that is added to a sound spec. */
+/** The fix in the error for a setting that is added to a valid spec. */
 const fixOf = (setting: string): string => {
   const problems = problemsOf(() => parseRunSpec(withSettings(sound, [setting])));
   const unknown = problems.filter(({ problem }) => problem.startsWith('there is no key'));
@@ -148,7 +148,7 @@ describe('a key of another trainer is answered with the key to use', () => {
     ['generator.run=x'],
     ['trainer.loss.type=x'],
     ['env.type=x'],
-  ])('%s is like no key: none is named that means something else', (setting) => {
+  ])('for %s, which resembles no key, no key is suggested', (setting) => {
     expect(fixOf(setting)).not.toMatch(/did you mean|it belongs at/);
   });
 
@@ -175,7 +175,7 @@ describe('a key of another trainer is answered with the key to use', () => {
     for (const path of found) expect(known.has(path), path).toBe(true);
   });
 
-  test('a key that stands in another list is named there', () => {
+  test('for a key of another list, the error names its place', () => {
     const warm = { name: 'format', demonstrations: 'expert', updates: 10, learning_rate: 1e-5 };
     const [problem] = problemsOf(() => parseRunSpec({ ...sound, warm_start: [warm] }));
     expect(problem).toMatchObject({ path: 'warm_start[0].learning_rate', fix: 'write warm_start[0].lr' });
@@ -286,7 +286,7 @@ ray_init: { num_cpus: null }
 test('a setting that exists here is not removed under its own name', () => {
   const own = new Set(allKeyPaths(runSpecSchema).map((path) => path.split('.').at(-1) ?? ''));
   const removed = [...own].filter((key) => /remove it$/.test(remedyOf([key]) ?? ''));
-  // Of an environment and of a warm start: other trainers mean something else.
+  // Here these are keys of an environment and of a warm start; other trainers mean something else by them.
   expect(removed).toEqual(['reward', 'mini_batch_size']);
 });
 

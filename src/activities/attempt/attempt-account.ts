@@ -92,7 +92,7 @@ export class AttemptAccount {
       },
       kept: () => {
         unit.since = performance.now();
-        // What is kept may be no more than its begin.
+        // A unit that has sampled no token keeps nothing but its beginning.
         unit.kept ||= unit.tokens > 0;
         unit.tokens = 0;
       },

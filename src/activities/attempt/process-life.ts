@@ -62,8 +62,8 @@ export class ProcessLife {
   }
 
   /**
-   * The event under which the end of a drained lease is recorded: the predecessor's identity if it was the predecessor that left, because
-   * the attempts that it left behind are recorded under that name; then null if the departure is on record. `node` is the lease's node.
+   * The event under which the end of a drained lease is recorded. If the predecessor left the lease, it is the predecessor's identity, because
+   * its attempts are recorded under that name, or null if its departure is already recorded. `node` is the lease's node.
    */
   departureEvent(run: string, lease: string, node: string): string | null {
     if (this.predecessor?.left !== true || node !== this.process.name) return lease;

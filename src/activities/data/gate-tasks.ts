@@ -21,17 +21,17 @@ import { type DataScope, playEach } from './played-environments.js';
 
 type Deps = Pick<OrchestratorDeps, 'store'>;
 
-/** So many tasks in a row without a grade are the environment's fault, not the tasks'. */
+/** After so many tasks in a row without a grade, the environment is at fault, not the tasks. */
 const maxUngraded = 5;
 
-/** A healthy environment has graded nothing; its name is one of the fatal failures. */
+/** An environment that answers has graded nothing. The workflow knows this error's name as one of the fatal failures. */
 class NothingGraded extends Error {
   override readonly name = 'NothingGraded';
 }
 
 /**
- * Checks the tasks `from`, …, `to` − 1 that have a solution. Throws `EnvironmentsUnavailable`, and `NothingGraded` where an environment
- * gives no grade to 5 tasks in a row: these get no record.
+ * Checks the tasks `from`, …, `to` − 1 that have a solution. Throws `EnvironmentsUnavailable`, or `NothingGraded` if an environment gives no
+ * grade to 5 tasks in a row; these tasks get no record.
  */
 export async function gateTasks(
   { store }: Deps,
@@ -65,7 +65,7 @@ function nothingGraded(envKey: string, held: readonly Ungraded[]): NothingGraded
   );
 }
 
-/** A gate without a grade is recorded only once its environment has graded another task. */
+/** A gate without a grade. It is recorded only after its environment has graded another task. */
 interface Ungraded {
   key: string;
   record: GateRecord;
@@ -79,7 +79,7 @@ interface TaskGates extends Omit<GateInput, 'ledger'> {
   scope: DataScope;
 }
 
-/** The first gate that a task fails is the last that it is checked at. */
+/** Checks a task at its gates in order; it stops after the first gate that the task fails. */
 async function gatesOf(input: TaskGates): Promise<{ passed: boolean; ungraded?: Ungraded }> {
   const { store, gathered, task } = input;
   const digest = recordDigest(gathered);

@@ -44,7 +44,7 @@ async function gathered(
   if (spec.frozen !== undefined) await requirePrepared(store, spec.frozen, 'frozen', 'the dataset spec');
   const { examples: lines, shown, files, ...read } = await gatherTasks(store.address, spec, signal);
   const examples = jsonItems<Task>(lines);
-  // A demonstration of an environment without tasks is refused there.
+  // Demonstrations may be of an environment without tasks; `toolListsOf` refuses them.
   const asked = [...new Set([...examples.map(({ env_key }) => env_key), ...shown])];
   refuseMissingServers(spec, asked);
   const played = new Set(asked.map((envKey) => environmentOf(spec.environments, envKey)));
@@ -76,14 +76,14 @@ const answer = (record: GatheredRecord): GatheredDataset => ({
   has_teacher: record.spec.teacher !== undefined,
 });
 
-/** The checks that a run's start shares speak of the run spec. */
+/** Checks that are shared with the start of a run mention the run spec; here they must mention the dataset spec. */
 function asDatasetProblem(error: unknown): never {
   throw error instanceof InvalidSpec && error.file === undefined
     ? new InvalidSpec(error.problems, 'the dataset spec')
     : error;
 }
 
-/** Where files and servers are may differ, and what a preparation may spend: what the files hold is compared. */
+/** The parts of a spec that must not change. Addresses of files and servers, and the teacher's budget, may differ: the files' bytes are compared. */
 function comparable({ parallel: _parallel, teacher, environments, ...spec }: DatasetSpec): unknown {
   const paths = {
     tasks: '',
@@ -111,7 +111,7 @@ function refuseOtherSpec({ spec: stored }: GatheredRecord, spec: DatasetSpec): v
   if (found.length > 0) throw otherVersion(spec, `from another spec; these keys differ: ${found.join('; ')}`);
 }
 
-/** A file that cannot be read any more has not changed. */
+/** Throws if a file has other bytes now. A file that can no longer be read counts as unchanged. */
 async function refuseOtherBytes({ sources }: GatheredRecord, spec: DatasetSpec): Promise<void> {
   const paths = [spec.tasks, spec.demonstrations, spec.solutions].filter((path) => path !== undefined);
   for (const [index, path] of paths.entries()) {

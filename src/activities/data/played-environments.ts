@@ -22,7 +22,7 @@ export type DataScope = Pick<AttemptScope, 'signal' | 'progress' | 'recorded'>;
 interface Stage {
   backend: EnvironmentBackend;
   isOver: () => boolean;
-  /** The failures of this item's episode of that name, also before `play` was called again. */
+  /** The failures of this item's episode of that name, in all calls of `play` so far. */
   ledgerOf: (episode: string) => FailureLedger;
 }
 
@@ -38,7 +38,7 @@ export async function playEach<Item extends { task: Task }>(
   scope: DataScope,
   play: Play<Item>,
 ): Promise<void> {
-  // An entry may serve many environments, and its places are theirs together.
+  // An entry may serve many environments; they share its places.
   const byEntry = new Map<EnvironmentSpec, Item[]>();
   for (const item of items) {
     const entry = requireEnvironment(environments, item.task.env_key);
@@ -46,7 +46,7 @@ export async function playEach<Item extends { task: Task }>(
     if (own) own.push(item);
     else byEntry.set(entry, [item]);
   }
-  // After a failure nothing more is begun; what is under way ends first, since the next attempt follows in this process.
+  // After a failure no further item begins. Those that are running end first, because the next attempt may follow in this process.
   const failures: unknown[] = [];
   const isOver = (): boolean => failures.length > 0;
   const played = [...byEntry].map(async ([entry, own]) => {
@@ -73,7 +73,7 @@ function requireEnvironment(environments: readonly EnvironmentSpec[], envKey: st
   return environment;
 }
 
-/** Its own places, since its sessions end with this activity. */
+/** The backend has its own places, because its sessions end with this activity. */
 function openBackend(environment: EnvironmentSpec, parallel: number, store: ObjectStore): EnvironmentBackend {
   const placesOf = (_url: string, most = Infinity): Semaphore => createSemaphore(Math.min(parallel, most));
   const verifierCode = (sha256: Digest): Promise<string> => readAsset(store, sha256);
@@ -106,7 +106,7 @@ async function withPatience<Item extends { task: Task }>(
     if (known) return known;
     const ledger = new FailureLedger([]);
     ledgers.set(episode, ledger);
-    // The one before ended with an answer, if only with failures.
+    // A new episode begins, so the one before ended with an answer, even if with a failure.
     outage.answered();
     return ledger;
   };

@@ -1,4 +1,4 @@
-// teachTasks: lets the teacher try tasks that have no solution, one record a try, within the budget. A try that has a record is not asked again.
+// teachTasks: lets the teacher try tasks that have no solution, within the budget. Each try is a record; a recorded try is not made again.
 import { gatheredItems, isSuccess, taskName, triesOf } from '../../data/preparation/solved-tasks.js';
 import { ChatEndpoint } from '../../data/preparation/teacher/chat-endpoint.js';
 import { type Spending, teach } from '../../data/preparation/teacher/teacher-episode.js';

@@ -131,7 +131,7 @@ export async function identitiesOnNode(
   const servers = environments
     .filter((environment) => !isOfStack(environment))
     .map((environment) => ({ environment, backend: deps.backendFor(environment, callTimeoutS * 1000) }));
-  // This node's own idle sessions must not be what it waits for.
+  // The node must not wait for places that its own idle sessions hold.
   const releaseIdle = () => Promise.all(servers.map(async ({ backend }) => backend.releaseIdle?.()));
   const waits = new OpenWaits();
   // No episode has begun yet.

@@ -40,7 +40,7 @@ export interface ServedReplayPlan extends ReplayRange {
   comparedTokens: number;
 }
 
-/** `logprob_tolerance`: an earlier version recorded no log-probs with step `to`. */
+/** Where the bound comes from. `logprob_tolerance` is used if step `to` has no recorded log-probs. */
 export type ReplayBound = 'moved' | 'weights_tolerance' | 'logprob_tolerance';
 
 export interface ServedReplay extends ServedReplayPlan {
@@ -55,13 +55,13 @@ export interface ServedReplay extends ServedReplayPlan {
   moved: number;
   /** Bound of `mean`. */
   tolerance: number;
-  /** What the bound is: half of what step `to` moved the log-probs that were recorded with it, or a setting of `model.served`. */
+  /** `moved`: the bound is half of the distance that step `to` moved its recorded log-probs; else it is that setting of `model.served`. */
   bound: ReplayBound;
   within: boolean;
-  /** Replayed steps whose log-probs were recorded, and those among them that moved them enough to be told from the step before. */
+  /** `checked`: replayed steps with recorded log-probs; `toldApart`: those of them whose log-probs differ enough from the step before. */
   checked: number;
   toldApart: number;
-  /** The first step after which the replayed weights are not those that were recorded. */
+  /** The first step after which the replayed log-probs differ from the recorded ones. */
   differs: number | null;
   seconds: number;
 }
@@ -116,7 +116,7 @@ async function tokensOfLoad(log: ServedLog, run: string, step: number): Promise<
   return tokensOf([(await log.checkOf(run, step))?.data ?? []]);
 }
 
-/** A model gets moments of 0 only when it loads a state. */
+/** Why a replay cannot begin before this step: a model gets moments of 0 only when it loads a state. */
 function phaseText(run: string, step: number): string {
   return (
     `a training phase of ${run} begins with step ${step}, and its moments with it: replay steps before it, ` +
@@ -247,8 +247,8 @@ async function withState<T>(
 }
 
 /**
- * Also after an interruption, so without its signal. What was saved to be sampled is removed, since no record names it. A model that is left
- * ends with its session, minutes later.
+ * Ends the model, also after an interruption, so without the signal. Removes its sampler states, because no record names them. A model that
+ * cannot be unloaded ends with its session, minutes later.
  */
 async function end({ service, waiting, log }: Replay, { model, session }: CreatedModel): Promise<void> {
   const { signal: _signal, ...patient } = waiting;

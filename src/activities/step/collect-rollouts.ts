@@ -71,7 +71,7 @@ export async function collectRollouts(
   };
 }
 
-/** A step that was discarded is sampled with other random numbers, and its turns in journals do not fit them (R13). */
+/** A step that was discarded gets other random numbers, so that turns in its old journals are not used again (R13). */
 async function seedOf(store: ObjectStore, { run, seed }: RunRecord, step: number): Promise<number> {
   return samplingSeed(seed, timesResampled(await readControl(store, run), step));
 }

@@ -18,7 +18,7 @@ interface RolloutOrder extends EpisodeTerms {
   /** The folder that holds the rollouts' records. */
   folder: string;
   rollouts: Rollout[];
-  /** `visitor`: a sweep, which may be on another node. */
+  /** Who needs the state. `visitor`: a sweep, which may be on another node than the run. */
   reader: StateReader;
   /** The environments that play the rollouts. Absent: the run's environments at their current addresses. */
   environments?: readonly EnvironmentSpec[];

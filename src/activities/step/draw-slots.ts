@@ -6,7 +6,7 @@ import type { CurriculumState, GrpoPlan, SlotPlan } from '../../spec/records/pla
 import type { Task } from '../../spec/records/task.js';
 import type { TrainerSpec } from '../../spec/run-spec.js';
 
-/** What shares a pass rate: the tasks of a template, or of an environment. */
+/** Which tasks share a pass rate: those of a template, or those of an environment. */
 export type PoolKind = 'template' | 'env';
 
 export const poolOf = (
@@ -26,7 +26,7 @@ export function rulesOf({ curriculum, curriculum_floor, balance }: TrainerSpec):
 /** SkyRL's default of `min_replace_ratio`. */
 const usualReplaceRatio = 0.3;
 
-/** The part of a plan that its waves follow from; none without dynamic sampling. */
+/** The part of a plan from which its waves follow; empty without dynamic sampling. */
 export function dynamicSamplingOf(
   { dynamic_sampling, train_batch_size }: TrainerSpec,
   { floor, maxShare, weights, balanced }: CurriculumRules,

@@ -27,7 +27,7 @@ export async function planStep(
   await checkOwner(store, run, input.owner);
   const records = await readControl(store, run);
   const control = foldControl(records);
-  // What sets records aside concerns only readers of the store: the workflow does nothing with it before its step.
+  // Changes that only set records aside do not count: they concern readers of the store, and the workflow does nothing with them.
   const unknown = records.slice(input.control).some(({ change }) => keysSetAsideBy(change).length === 0);
   if (unknown) throw controlIsBehind(run, input.control, control);
   const existing = await readRecord(store, planKey(run, step), 'plan');
@@ -57,8 +57,8 @@ function controlIsBehind(run: string, known: number, control: ControlState): App
 }
 
 /**
- * Plans a step from the records before it. `planStep` stores the plan; the audit compares it with a stored one, and checks the records that
- * the plan depends on itself: `checked` is false then.
+ * Plans a step from the records before it. `planStep` stores the plan; the audit compares it with a stored one. `checked`: whether to check the
+ * records that the plan depends on; false for the audit, which checks them itself.
  */
 export async function makePlan(
   { store, runs }: Pick<OrchestratorDeps, 'store' | 'runs'>,

@@ -13,7 +13,7 @@ import { readPlanOfStep } from '../../store/runs/plan-roots.js';
 import { readUpdateIfAny } from '../../store/runs/run-records.js';
 import { readWaves } from '../../store/runs/waves.js';
 
-/** Every earlier slot has its records. The answer is empty if the step needs no further wave. */
+/** Call when every earlier slot has its records. The answer is empty if the step needs no further wave. */
 export async function planWave(
   deps: OrchestratorDeps,
   input: StepReference & { plan: Digest; wave: number },

@@ -72,7 +72,7 @@ async function episodesOf(store: ObjectStore, plan: GrpoPlan, data: RunData): Pr
   for (const [index, wave] of waves.entries()) {
     const key = waveKey(plan.run, plan.step, wave.wave);
     if (!made[index] || recordDigest(made[index]) !== recordDigest(wave))
-      throw new UnreadableRecord(key, 'planned again from the outcomes before it, it is another wave');
+      throw new UnreadableRecord(key, 'planning it again from the outcomes before it gives another wave');
   }
   if (nextWave(plan, waves, outcomes, data) !== null)
     throw new Error(`wave ${waves.length + 1} of step ${plan.step} of ${plan.run} was not played`);

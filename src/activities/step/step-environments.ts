@@ -1,5 +1,5 @@
-// Asks the servers on which a step was played what they are, while its update is computed. A server that changes in mid-run is noticed at the
-// step (R25). The answers are observed only: no server may hold up or fail a step with them.
+// Asks the servers of a step for their identity while its update is computed, so that a server that changes during the run is noticed at the
+// step (R25). The answers are only recorded: no server can delay a step or make it fail.
 import type { NodeDeps } from '../node-deps.js';
 import { awakeLimit } from '../../base/awake-clock.js';
 import { sha256Hex } from '../../base/sha256.js';
@@ -16,7 +16,7 @@ import type { ObjectStore } from '../../store/objects/object-store.js';
 import { environmentsNow } from '../../store/runs/owners.js';
 import { readUpdateIfAny } from '../../store/runs/run-records.js';
 
-/** All servers together. */
+/** Limit for all servers together. */
 const limitMs = 10_000;
 
 export type StepEnvironments = Record<string, ServerIdentity>;
@@ -71,7 +71,7 @@ function recorded({ name, version, tools, reward_rule }: EnvironmentFacts): Serv
   };
 }
 
-/** If a server changed since the step before, says so, and makes the next episodes ask for its tools. */
+/** If a server has changed since the step before, logs it, and makes the next episodes ask for its tools again. */
 export async function noticeChanges(
   deps: NodeDeps,
   { record }: RunData,

@@ -11,8 +11,8 @@ import { recordDigest } from '../../store/records/canonical.js';
 import { withFoldedSteps } from '../../store/runs/episodes.js';
 
 /**
- * What `part` returns for each episode, by slot and sample; no whole episode is kept meanwhile. Throws `UnreadableRecord` if one is missing,
- * or belongs to another plan or task: the batch needs every outcome.
+ * Reads each episode and keeps only what `part` returns for it, by slot and sample. Throws `UnreadableRecord` if an episode is missing, or
+ * belongs to another plan or task: the batch needs every outcome.
  */
 export async function readStepGroups<T>(
   store: ObjectStore,
@@ -32,7 +32,7 @@ export async function readStepGroups<T>(
   );
   const parts = await inParallel(rollouts, async ({ key, task_key }) => {
     const episode = await requireEpisode(view, key, source);
-    // The task of a wave's slot follows from outcomes; if one of them was set aside and played again, the task may be another.
+    // The task of a wave's slot follows from earlier outcomes. If one of these was set aside and played again, the slot may have another task.
     if (episode.task_key !== task_key)
       throw new UnreadableRecord(key, `it was played for task ${episode.task_key}, not for ${task_key}`);
     return part(episode);

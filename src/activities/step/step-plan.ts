@@ -176,8 +176,8 @@ function resetIsDue(before: StepBefore | null, index: number): boolean {
 }
 
 /**
- * The curriculum after a step's outcomes; empty before the first GRPO step, and where the step before kept its rates by something else, as
- * in the parent of a fork.
+ * The curriculum after the outcomes of the step before. Empty before the first GRPO step, and if the step before kept its rates by template
+ * and this one by environment or the reverse, as a fork may.
  */
 function curriculumAfter({ before, data }: PlanSources, by: PoolKind): CurriculumState {
   const isKept = before?.plan.kind === 'grpo' && (before.plan.curriculum.by ?? 'template') === by;

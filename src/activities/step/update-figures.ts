@@ -16,7 +16,7 @@ import type { NodeDeps } from '../node-deps.js';
 import type { StepEnvironments } from './step-environments.js';
 import { wavesOf } from './waves.js';
 
-/** What an episode's turns were sampled from, and what came back. */
+/** The tokens that an episode's turns read (`prefill`) and sampled. */
 export interface EpisodeTokens extends Pick<ServedTokens, 'prefill' | 'sample'> {
   slot: number;
   sampleIndex: number;
@@ -33,9 +33,9 @@ export function tokensOf({ slot, sample, turns }: EpisodeRecord): EpisodeTokens 
 interface ComputedStep {
   plan: PlanRecord;
   data: RunData;
-  /** Of the batch. */
+  /** The batch's identity. */
   identity: BatchIdentity;
-  /** Those that the step has sampled itself. */
+  /** The episodes that the step has sampled itself. */
   episodes: readonly EpisodeTokens[];
   environments: Promise<StepEnvironments>;
   /** Seconds in which other nodes played this step's episodes. */
@@ -77,8 +77,8 @@ function playedPlan({ plan, data, identity }: ComputedStep): PlanRecord {
 }
 
 /**
- * Requests to a Tinker server: all that this process has sent for the run and no record counts, and for episodes at least what they show,
- * since a process that has died may have sent it. None on a node with an engine of its own.
+ * Tokens sent to a Tinker server: all that this process has sent for the run since the last record. An episode counts at least with its own
+ * tokens, because a process that died may have sent them. Empty on a node with its own engine.
  */
 function sentFigures(
   { sent }: Pick<NodeDeps, 'sent'>,

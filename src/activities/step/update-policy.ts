@@ -95,7 +95,7 @@ async function recordOnceAgreed(
       // The failures are recorded first, so that a reader who sees the committed step also sees them.
       await evidence.recovered();
       const update = recordOf(sealed, computed, await observedUpdate(deps, sealed, computed, computedMs));
-      // An attempt that outlived its run's pause would commit a batch that nobody finds.
+      // If the batch was set aside meanwhile, readers no longer find it, so its update must not be committed.
       if (await isSetAsideSince(deps.store, run, batchKey(run, step)))
         throw new Error(`the batch of step ${step} of ${run} was set aside while its update was computed`);
       return (await recordFunction(deps.store, updateKey(run, step), 'update', update)).record;

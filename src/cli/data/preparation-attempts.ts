@@ -12,7 +12,7 @@ export interface PreparationAttempt {
   how: 'under way' | 'failed' | 'terminated' | 'cancelled' | 'timed out';
   /** Time of the start, or of the end, by the server's clock, ISO 8601. */
   at: string;
-  /** Null if it is under way, or was ended without a reason. */
+  /** Why the attempt ended; null while it is under way, or if no reason is known. */
   cause: string | null;
 }
 

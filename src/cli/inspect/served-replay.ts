@@ -22,7 +22,7 @@ export interface SpendFlags {
 interface ServedProofs {
   order: boolean;
   recordedOnce: boolean;
-  /** The replayed steps are in the weights once. Null: no replay has looked, or it could not tell each step from the one before. */
+  /** True if the replayed steps are in the weights once. Null without a replay, or if it could not distinguish each step from the one before. */
   weights: boolean | null;
   /** Nobody can hash the server's weights: its states are named for their batches (R32). */
   bits: false;

@@ -17,8 +17,8 @@ interface DemonstrationFiles {
 }
 
 /**
- * Throws the refusal of the start. `format`: null if the model cannot be read, so that nobody knows which calls a turn has. Fleet's environments
- * are not asked: that would take an instance.
+ * Throws the error with which a run's start would refuse the demonstrations. `format`: null if the model cannot be read; the calls in turns are
+ * then not checked. Fleet's environments are not asked, because that would take an instance.
  */
 export async function demonstrationsText(
   { demonstrations, tasks }: DemonstrationFiles,

@@ -1,4 +1,4 @@
-// `longhaul doctor` starts the engine, and says on what it computes.
+// `longhaul doctor` starts the engine, and says on which device it computes.
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { findGpuReports, type GpuReport, reportedText } from '../../engine/native/gpu-reports.js';
@@ -34,8 +34,8 @@ export function warningIn(line: string): string | null {
 }
 
 /**
- * `present`: the machine's GPU, used or not. Where there is none, nobody needs to read about GPUs. `warning`: what the engine said when it
- * started, such as why it does not use the GPU.
+ * `present`: the machine's GPU, used or not; if null, the text mentions no GPU. `warning`: what the engine logged at its start, such as why it
+ * does not use the GPU.
  */
 export function engineText(
   { build, numerics, gpu, instructionSet, threads }: EngineInfo,

@@ -1,4 +1,4 @@
-// What `longhaul doctor --spec` says of an environment server: it begins an episode there, and tells what it found.
+// What `longhaul doctor --spec` says of an environment server, after it has begun an episode there.
 import { refuseVerifiers } from '../../data/environment-check.js';
 import type { DataFiles } from '../../data/run-dataset.js';
 import { environmentKind } from '../../environments/environment-kinds.js';
@@ -18,7 +18,7 @@ const shownTools = 6;
 
 type Facts = Omit<ServerFacts, 'name' | 'version'>;
 
-/** Begins an episode of the first of the environment's tasks, `own`. Throws if nobody can play there, with the fix. */
+/** Begins an episode of one of the first tasks of the environment (`own`). If nobody can play there, throws an error with the fix. */
 export async function playedEnvironment(
   environment: EnvironmentSpec & { url: string },
   own: readonly Task[],

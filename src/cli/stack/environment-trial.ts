@@ -19,7 +19,7 @@ export interface Trial {
   task: Task;
 }
 
-/** Plays a few short episodes of the task. The results end with the first thing without which nothing else can be tried. */
+/** Plays a few short episodes of the task. Stops after a failed check without which the others cannot be tried. */
 export async function tryEnvironment({ server, task }: Trial): Promise<CheckResult[]> {
   const signal = AbortSignal.timeout(withinMs);
   const backend = createOpenEnvBackend({ ...server, maxSessions: 1, callTimeoutMs: withinMs / 2 });

@@ -30,11 +30,11 @@ interface SpecPlace {
 
 export interface SoundSpec {
   spec: RunSpec;
-  /** Read once: a task file may be large, and in a bucket. Null if the spec names none. */
+  /** The data files, read only once, because they may be large and in a bucket. Null if the spec names none. */
   files: DataFiles | null;
 }
 
-/** The error says what is wrong with it. */
+/** Resolves to an Error if the spec or its files are refused. */
 export function soundSpec(path: string): Promise<SoundSpec | Error> {
   return readSpecFile(path)
     .then(async (spec) => ({ spec, files: await refuseBadFiles(spec) }))
@@ -80,7 +80,7 @@ export function specChecks(
     (found) => found.format,
     () => null,
   );
-  // A server may have one place only, which these checks need before.
+  // A server may have only one place, and the environments' own checks need it first.
   const played = Promise.all(environments);
   const demonstrations = (): Promise<CheckResult> =>
     check('demonstrations', async () => {
@@ -96,14 +96,14 @@ export function specChecks(
   ];
 }
 
-/** As the run chooses them: an entry with `*` has the tasks of all other names. */
+/** The environment's tasks, as the run assigns them: an entry with `*` gets the tasks of all names without an entry. */
 function tasksOf(environment: EnvironmentSpec, { environments }: RunSpec, { tasks }: DataFiles): Task[] {
   return tasks.filter(({ env_key }) => environmentOf(environments, env_key) === environment);
 }
 
 const noTasks = (): DataFiles => ({ tasks: [], demonstrations: [], verifiers: new Map() });
 
-/** Throws what the start of a run would throw. Built-in tasks are made by the run. */
+/** Reads the tasks. Throws what the start of a run would throw. Empty for built-in tasks, which the run makes. */
 async function readTasks({ spec, files }: SoundSpec, store: string): Promise<DataFiles> {
   const { source } = spec.data;
   if (source === undefined) return files ?? noTasks();
@@ -130,7 +130,7 @@ function modelText({ folder, loaded, format }: CheckedModel, { generator }: RunS
   ].join('; ');
 }
 
-/** A name that stands for a run with another spec is refused, and a fork that cannot be made. */
+/** Throws if the name belongs to a run with another spec, or if the fork cannot be made. */
 async function runText(spec: RunSpec, address: string): Promise<string> {
   const { fork, ...rest } = spec;
   const isThere = (await storeFolderProblem(address)) === null;

@@ -118,8 +118,8 @@ async function exportRun(
 }
 
 /**
- * Throws if the run's adapters do not fit the folder that it began with: its own adapter is merged into the weights below them, or its modules
- * have other names.
+ * Throws if the run's adapters do not fit the folder that the run began with: because the folder's own adapter is merged into the weights below
+ * them, or because its modules have other names.
  */
 async function refuseOtherBase(run: string, path: string): Promise<void> {
   const model = await findModel(path).catch(() => null);

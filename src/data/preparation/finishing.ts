@@ -63,7 +63,8 @@ export async function finish(store: ObjectStore, gathered: GatheredRecord): Prom
 /** Why a task is left out, by its gates; null if it stays. */
 function problemOf({ spec }: GatheredRecord, gates: readonly Checked[]): Omit<Exclusion, 'task_key'> | null {
   const failed = gates.find(({ passed }) => !passed);
-  // The teacher may have solved it by a call that its solution lacks: only what doing nothing solves is wrong with the task itself.
+  // A teacher's solution may fail because it leaves out a call that failed. Then the task is only unsolved; but a task that doing nothing solves
+  // is wrong in any case.
   const isUnsolved = failed ? failed.isTaught && failed.gate !== 'nothing' : gates.length === 0;
   if (failed && !isUnsolved) return { stage: 'gate', reason: failed.reason ?? failed.gate };
   if (!isUnsolved || spec.unsolved === 'keep') return null;
@@ -81,7 +82,7 @@ function nothingLeft({ spec }: GatheredRecord, excluded: readonly Exclusion[]): 
 
 type Checked = GateRecord & { isTaught: boolean };
 
-/** By task, in the order of the file. A task that fails a gate is not checked at the later ones. */
+/** The gate records by task, in the order of the file. A task that fails a gate has no records of later gates. */
 async function readGates(store: ObjectStore, gathered: GatheredRecord): Promise<Map<string, Checked[]>> {
   const { name, version } = gathered;
   const digest = recordDigest(gathered);
@@ -91,7 +92,7 @@ async function readGates(store: ObjectStore, gathered: GatheredRecord): Promise<
     for (const gate of gateNames) {
       const key = gateKey(name, version, taskName(task_key), gate);
       const record = await readRecord(store, key, 'gate');
-      // A try that was recorded after its task was checked: the teacher has not solved it.
+      // This try was recorded after the gates had been played, so it does not count.
       if (record === null && isTaught) return [];
       if (record === null) throw new UnreadableRecord(key, 'it is not in the store');
       if (record.gathered !== digest)

@@ -1,4 +1,5 @@
-// Checks a task by its solution: played on its environment, the solution must be graded 1, again the same, and doing nothing 0 at most.
+// Checks a task on its environment: its solution must be graded 1, and get the same grade when it is played again; doing nothing must be
+// graded 0 at most.
 import { withoutKnownSecrets } from '../../base/known-secrets.js';
 import type { Environment, EnvironmentBackend } from '../../environments/environment.js';
 import { answerToolName } from '../../environments/tool-results.js';
@@ -28,7 +29,7 @@ export interface GateInput {
   ledger: FailureLedger;
 }
 
-/** Throws the signal's reason, and an `EnvironmentError` that is not charged to the task: nothing is known of it then. */
+/** Throws the signal's reason, or an `EnvironmentError` that is not charged to the task; the gate then has no result. */
 export async function checkGate(
   backend: EnvironmentBackend,
   gate: GateName,
@@ -53,7 +54,7 @@ export async function checkGate(
   }
 }
 
-/** Says which of several plays a failure is of. */
+/** Adds to a failure's reason which of several plays it was. */
 function withCount(result: GateResult, played: number, plays: number): GateResult {
   const { reason } = result;
   return reason === undefined || plays === 1
@@ -82,7 +83,7 @@ async function play(
     if (isError) errors += 1;
     messages.push({ role: 'assistant', content: hermesCall(call) });
     hasEnded = ends === true;
-    // What follows the end of an episode would be a mistake of the solution's author, and no model is shown it.
+    // Calls after the episode's end are the author's mistake; they are neither played nor shown to a model.
     if (hasEnded) break;
     messages.push({ role: 'tool', content: contentText(content) });
   }
@@ -91,7 +92,7 @@ async function play(
   return { value: outcome.value, explanation, errors, messages };
 }
 
-/** The answer of a solution, as the model has to give it: where there is a tool for it, no other is graded. */
+/** The calls with the final answer as the model must give it: an environment with a tool for the answer grades only that tool's call. */
 function withAnswer(
   calls: Solution['calls'],
   finalAnswer: string,
@@ -113,7 +114,7 @@ function judged(
     value,
     errors,
     ...(reason === null ? {} : { reason }),
-    // With a mistake it is nothing to imitate.
+    // A solution with a mistake must not be imitated.
     ...(gate === 'solution' && reason === null && errors === 0 ? { messages } : {}),
     ...(explanation === '' ? {} : { explanation: withoutKnownSecrets(explanation).slice(0, 500) }),
   };

@@ -16,18 +16,18 @@ import { type Exclusion, filterTasks, NothingSelected } from '../task-selection.
 export type Gathered = Pick<GatheredRecord, 'sources' | 'tasks' | 'solved'> & {
   files: Omit<GatheredRecord['files'], 'tools'>;
   /**
-   * Some tasks of each environment that has solutions, demonstrations or a teacher: its server is asked for its tools. As lines of JSON,
-   * because another thread gets `LosslessNumber`s as plain objects.
+   * Some tasks of each environment that has solutions, demonstrations or a teacher, with which its server is asked for its tools. They are lines
+   * of JSON, because `LosslessNumber`s would reach the other thread as plain objects.
    */
   examples: string;
   /** Environments of the demonstrations. */
   shown: string[];
 };
 
-/** The first one may be broken. */
+/** Several, because the first task may be broken. */
 const examplesOfEach = 5;
 
-/** Holds no more of the task file than its tasks without their verifiers. Throws `BadDataFile`. */
+/** Holds the tasks of the file in memory, but not their verifiers. Throws `BadDataFile`. */
 export async function gather(store: ObjectStore, spec: DatasetSpec): Promise<Gathered> {
   const sources: ReadSource[] = [];
   const read = await readTasks(store, spec.tasks);

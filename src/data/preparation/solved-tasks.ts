@@ -26,7 +26,7 @@ interface GatheredItems {
   solutions: ReadonlyMap<string, Solution>;
 }
 
-/** Activities of one preparation ask again and again; what was gathered never changes. */
+/** Kept because the activities of a preparation need them repeatedly, and gathered items never change. */
 const recent = new RecentlyUsed<GatheredItems>(2);
 
 export function gatheredItems(store: ObjectStore, gathered: GatheredRecord): Promise<GatheredItems> {
@@ -41,7 +41,7 @@ export function gatheredItems(store: ObjectStore, gathered: GatheredRecord): Pro
   });
 }
 
-/** Those of the tasks `from`, …, `to` − 1, in the order of the file. */
+/** The solved tasks among `from`, …, `to` − 1, in the order of the file. */
 export async function solvedTasks(
   store: ObjectStore,
   gathered: GatheredRecord,
@@ -62,7 +62,7 @@ export async function solvedTasks(
 
 export const isSuccess = ({ value }: Pick<TaughtRecord, 'value'>): boolean => value !== null && isPass(value);
 
-/** Why tasks have no solution although there is a teacher: the number of tasks by what came of their tries. */
+/** The number of tasks that the teacher did not solve, by the result of their tries. Empty without a teacher. */
 export async function untaughtReasons(
   store: ObjectStore,
   gathered: GatheredRecord,
@@ -80,7 +80,7 @@ export async function untaughtReasons(
   return Object.fromEntries(Object.entries(counts).sort(([a, n], [b, m]) => m - n || (a < b ? -1 : 1)));
 }
 
-/** In words that tasks of one kind share. */
+/** The result of a task's tries, in words that are equal for tasks with the same result. */
 export function whyUntaught(tries: readonly Pick<TaughtRecord, 'value' | 'reason' | 'calls'>[]): string {
   if (tries.length === 0) return 'not tried: the budget was spent before';
   const times = tries.length === 1 ? 'in one try' : `in ${tries.length} tries`;

@@ -1,4 +1,4 @@
-// Plays a task in worlds of its own until one does not fail: a gate and a teacher's try are given up after the same failures.
+// Plays a task in fresh worlds until one of them does not fail. Gates and a teacher's tries are given up after the same number of failures.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { withoutKnownSecrets } from '../../base/known-secrets.js';
 import {
@@ -9,7 +9,7 @@ import {
 import { type FailureLedger, failureOf } from '../../episode/failure-ledger.js';
 import type { Task } from '../../spec/records/task.js';
 
-/** Gates and tries play in the same world: the solution that a teacher finds is checked there. */
+/** Gates and tries use the same seed, so that a teacher's solution is checked in the world in which it was found. */
 const seed = 1;
 /** Charged failures after which the task is given up. */
 const maxFailures = 3;
@@ -17,8 +17,8 @@ const pauseMs = 500;
 const shownCharacters = 300;
 
 /**
- * What `play` returns, or why no world could be played in. Throws the signal's reason, what `play` throws, and an `EnvironmentError` that is
- * not charged to the task: nothing is known of it then.
+ * Returns what `play` returns, or why the task was given up. Throws the signal's reason, what `play` throws, or an `EnvironmentError` that is
+ * not charged to the task; the task's result is then unknown.
  */
 export async function inWorld<Result>(
   backend: EnvironmentBackend,

@@ -8,11 +8,11 @@ import { EngineError, type EngineInfo, type GenerateRequest, type GenerateResult
 import { type CallOptions, EngineProcess, type Reply } from './engine-process.js';
 import type { FrameArray } from './frames.js';
 
-/** Who decides on what the engine computes, and hears of it. */
+/** Chooses the engine's device, and is notified of the device that it uses. */
 export interface EngineDevice {
   /** LONGHAUL_DEVICE of the engine, unless it has begun on a GPU; undefined: this process's. */
   readonly wanted: string | undefined;
-  /** Called at each start: "cpu", or of a GPU "cuda". */
+  /** Called at each start with the device: "cpu", or "cuda" for a GPU. */
   found(kind: string): void;
   /** The device is missing (`DeviceUnavailable`), or has computed other bits than a CPU would (`DeviceDiffers`). */
   failed(error: EngineError): void;
@@ -51,12 +51,12 @@ export interface NativeEngine extends FileEngine {
 const protocol = 2;
 /** The engine version that these sources belong to; it must equal the one in `native/src/serve/version.h`. */
 const engineVersion = '0.1.0';
-/** A GPU newer than the compiled kernels has its driver compile them at the first start. */
+/** Long, because for a GPU that is newer than the compiled kernels the driver compiles them at the first start. */
 const startTimeoutMs = 180_000;
 
 interface Started {
   process: EngineProcess;
-  /** "cpu", or of a GPU "cuda". */
+  /** "cpu", or "cuda" for a GPU. */
   device: string;
   info: EngineInfo;
 }

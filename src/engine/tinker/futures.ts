@@ -24,9 +24,9 @@ export interface TinkerOptions {
   requestTimeoutMs?: number;
   /** Waits between tries. */
   pause?: (ms: number, signal?: AbortSignal) => Promise<unknown>;
-  /** Milliseconds on a clock that never goes back. */
+  /** The time in milliseconds, on a clock that never goes back. */
   now?: () => number;
-  /** Calls `act` again and again; the returned function ends that. */
+  /** Calls `act` repeatedly until the returned function is called. */
   every?: (ms: number, act: () => void) => () => void;
 }
 

@@ -1,4 +1,4 @@
-// The policy engine over a Tinker server: it samples the one state that its `StateKeeper` has made the server hold.
+// The policy engine over a Tinker server. It samples one state at a time, which its `StateKeeper` has loaded on the server.
 import { createHash, randomUUID } from 'node:crypto';
 import type { Digest } from '../../spec/records/parts.js';
 import {
@@ -13,19 +13,19 @@ import { ModelLost } from './call-errors.js';
 import type { TinkerService } from './service.js';
 
 export interface ServedPolicy {
-  /** The operator's name of the server: addresses move. */
+  /** The operator's name of the server, because addresses change. */
   service: string;
-  /** As the server names it. */
+  /** The server's name of the model. */
   model: string;
 }
 
-/** Raised when the same requests would come out otherwise. */
+/** Raised when the same requests would give other results. */
 const version = 1;
 
 export class TinkerEngine implements PolicyEngine {
   /** Set by the keeper while the state is held. */
   sampled: { state: Digest; path: string; maxWaitMs: number } | null = null;
-  /** Called where the server turns out to have lost the model that is sampled. */
+  /** Called when a call shows that the server has lost the sampled model. */
   onLost: () => void = () => undefined;
   private known: Promise<EngineInfo> | null = null;
   private readonly incarnation = randomUUID();
@@ -36,7 +36,7 @@ export class TinkerEngine implements PolicyEngine {
     private readonly policy: ServedPolicy,
   ) {}
 
-  /** Asked before each episode, so the server is asked once. */
+  /** Called before each episode, so the server's answer is kept. */
   info(): Promise<EngineInfo> {
     this.known ??= this.ask().catch((error: unknown) => {
       this.known = null;

@@ -65,15 +65,15 @@ const idleMs = 15 * 60_000;
 const mostCreations = 3;
 /** How often a server without a free place for a model is asked again. Dead clients lose theirs after minutes. */
 const placePauseMs = 5_000;
-/** A model whose creation was given up. What is not unloaded by then ends with its session. */
+/** Limit for unloading a model whose creation was given up. A model that is not unloaded ends with its session. */
 const givenUpWithinMs = 20_000;
 const nothing: AdamParams = { learning_rate: 0, beta1: 0.9, beta2: 0.95, eps: 1e-8, weight_decay: 0 };
 
 export class TinkerService {
-  /** Sessions that this process keeps alive, and what ends their beats. */
+  /** For each session that this process keeps alive, the function that ends its heartbeats. */
   private readonly beats = new Map<string, () => void>();
   private unloads = true;
-  /** On the client's clock. */
+  /** Time of the last use, on the client's clock. */
   private usedAt = 0;
   private open = 0;
 
@@ -96,20 +96,20 @@ export class TinkerService {
   }
 
   /**
-   * A model with fresh adapters, in a session of its own. It is made twice: on some servers a slot keeps the gradients of the model that was
-   * there before, and the first one would train on them. `once`: a probe wants to see such gradients. `waits`: for a free place, up to
-   * `maxWaitMs`; else the server's refusal is thrown (`isFull`).
+   * Creates a model with fresh adapters, in its own session. A first model is created and unloaded before it, because on some servers a slot keeps
+   * the gradients of its previous model, and this clears them. `once`: no first model, for a probe that looks for such gradients. `waits`: waits
+   * for a free place, up to `maxWaitMs`; else the server's refusal is thrown (`isFull`).
    */
   async createModel(
     base: string,
     lora: ServedLora,
     { once = false, ...options }: CreationOptions & { once?: boolean } = {},
   ): Promise<CreatedModel> {
-    // One that was gone before it could clear its slot has cleared none.
+    // A model that was gone before it was unloaded has not cleared its slot.
     for (let tries = 1, isCleared = once; this.unloads && !isCleared && tries <= mostCreations; tries++) {
       const { model, session } = await this.create(base, lora, options);
       isCleared = await this.unload(model, options).catch((error: unknown) => {
-        // The hosted service ends models by themselves.
+        // The hosted service ends unused models itself, and has no unloading.
         if (!(error instanceof TinkerRefused)) throw error;
         this.unloads = false;
         return true;
@@ -120,8 +120,8 @@ export class TinkerService {
   }
 
   /**
-   * No number makes a creation one request: where its answer is lost, the model that may be there ends with its session, minutes later. One
-   * that was given up is unloaded, since others wait for its place.
+   * Creations have no numbers. If an answer is lost, a model may exist; it ends with its session, minutes later. A model whose creation was given
+   * up is unloaded, because others wait for its place.
    */
   private async create(base: string, lora: ServedLora, options: CreationOptions): Promise<CreatedModel> {
     const { waits = true } = options;
@@ -151,7 +151,7 @@ export class TinkerService {
     }
   }
 
-  /** Ends the model, and with a step of rate 0 the gradients that it leaves in its slot. False if the model was gone already. */
+  /** Ends the model. A step with rate 0 first clears its gradients, which would stay in its slot. False if the model was already gone. */
   async unload(model_id: string, options: WaitOptions = {}): Promise<boolean> {
     const repeated = { ...options, repeatable: true };
     try {

@@ -26,10 +26,10 @@ export interface FleetOptions {
   url: string;
   apiKey: string;
   region?: string;
-  /** End of an instance, in seconds after its creation. */
+  /** Fleet ends an instance so many seconds after its creation. */
   ttlSeconds: number;
   callTimeoutMs: number;
-  /** Instances at once. */
+  /** Places for instances that run at the same time. */
   places: Semaphore;
   owner: Owner;
   /** The code of a task's verifier, by its sha256. */
@@ -74,7 +74,7 @@ export function createFleetBackend(options: FleetOptions): EnvironmentBackend {
       } catch (error) {
         const isFull = error instanceof EnvironmentError && error.reason === 'capacity';
         if (!isFull || awakeNow() > giveUpAt) throw error;
-        // A rate limit says nothing of the places.
+        // A rate limit says nothing about free places.
         if (error instanceof FullAccount) places.shrinkTo(instances.count);
         onWait?.(error.message);
       }
@@ -91,7 +91,7 @@ export function createFleetBackend(options: FleetOptions): EnvironmentBackend {
     const release = await places.acquire(signal);
     let instance: Instance | undefined;
     const end = async (made: Instance): Promise<void> => {
-      // An instance that is not gone yet counts in the account.
+      // An instance counts in the account until it is gone.
       const isGone = instances.end(made).finally(release);
       await Promise.race([isGone, sleep(deletedWithinMs, undefined, { ref: false })]);
     };
@@ -103,8 +103,8 @@ export function createFleetBackend(options: FleetOptions): EnvironmentBackend {
       const api = new InstanceApi(instance, orchestrator);
       const made = instance;
       const entered = async (): Promise<McpSession> => {
-        // Fleet's client resets new instances too, and goes on where that is refused. A reset without an answer may come late and undo the
-        // episode's first calls, so its instance is given up.
+        // Like Fleet's client, resets new instances and continues if Fleet refuses this. A reset without an answer may still come later and undo
+        // the episode's first calls, so its instance is given up.
         await api.reset(signal).catch((error: unknown) => {
           if (made.adopted || !(error instanceof EnvironmentError) || error.reason !== 'reset') throw error;
         });

@@ -30,7 +30,7 @@ interface EpisodeParts {
   onClose: () => Promise<void>;
 }
 
-/** No instance has it, though the prompts of tasks name it. */
+/** A tool that prompts of tasks name, but that no instance has; it is answered here. */
 const answerTool: ToolSpec = {
   name: answerToolName,
   description: 'Submits the final answer of the task, which ends it.',
@@ -40,10 +40,10 @@ const answerTool: ToolSpec = {
     required: ['answer'],
   },
 };
-/** Reasons that may be gone at the next try. */
+/** Reasons for a failed grade after which another try may succeed. */
 const passing = new Set(['canary', 'unsteady']);
 const triesToGrade = 3;
-/** With the requests of one more try, less than the time without progress that ends an attempt. */
+/** So short that, with the requests of one more try, it is less than the time without progress after which an attempt ends. */
 const gradeWithinMs = 12 * 60_000;
 const gradePauses: [number, number] = [1_000, 8_000];
 
@@ -77,7 +77,7 @@ export function fleetEpisode(parts: EpisodeParts): Environment {
     if (status === undefined) return lost;
     const charged = (reason: EnvironmentReason, message: string): EnvironmentError =>
       new EnvironmentError('failed', reason, message, { cause: lost });
-    // Before its time, Fleet ends what gets no heartbeats, for example while this process is stopped.
+    // Before that time, Fleet ends an instance only if it gets no heartbeats, for example while this process is stopped.
     if (status !== 'running')
       return Date.now() < parts.endsAt
         ? lost
@@ -100,7 +100,7 @@ export function fleetEpisode(parts: EpisodeParts): Environment {
     }
   }
 
-  /** A lock may come and go between two queries, so a failure of the model is asked for twice. */
+  /** A database may be locked between two queries unnoticed, so a failing grade must be given twice. */
   async function confirmed(finalAnswer: string | undefined, giveUpAt: number): Promise<Grade> {
     const grade = await gradeOnce(finalAnswer, giveUpAt);
     const { value } = grade.outcome;
@@ -139,7 +139,7 @@ export function fleetEpisode(parts: EpisodeParts): Environment {
   return {
     tools: asksForAnswer ? withAnswerTool(parts.tools) : parts.tools,
     callTool: (call) => calls.run(() => callTool(call)),
-    // None where nothing was answered: some verifiers take an empty answer for a wrong one.
+    // Without an answer none is sent, because some verifiers take an empty answer for a wrong one.
     grade: ({ finalAnswer }) => calls.run(() => grade(asksForAnswer ? submitted : finalAnswer || undefined)),
     close() {
       calls.end();
@@ -150,7 +150,7 @@ export function fleetEpisode(parts: EpisodeParts): Environment {
   };
 }
 
-/** One list for each list of tools: prompts are remembered by its identity. */
+/** Each list of tools is extended only once, because prompts are cached by the identity of the list. */
 const extended = new WeakMap<readonly ToolSpec[], readonly ToolSpec[]>();
 
 function withAnswerTool(tools: readonly ToolSpec[]): readonly ToolSpec[] {

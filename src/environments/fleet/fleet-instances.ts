@@ -1,5 +1,5 @@
 // The instances that this process has open at Fleet. Each carries a `run_id` that names the run and this process's owner, for example a
-// node, and is kept alive by heartbeats; Fleet ends what gets none.
+// node, and is kept alive by heartbeats; Fleet ends an instance without them.
 //
 // A killed process leaves instances behind. Since only one process at a time has this owner, the next one deletes all instances of its
 // `run_id`s before it makes any: those in a file of its folder at once, any other before the first instance of the run.
@@ -16,7 +16,7 @@ import { type Instance, type InstanceOrder, type Orchestrator, SpentRequest } fr
 export interface Owner {
   /** Only one process at a time has this name. */
   name: string;
-  /** Remembers the `run_id`s of earlier processes; absent: what this process leaves ends when its heartbeats stop. */
+  /** Remembers the `run_id`s of earlier processes; absent: instances that this process leaves end when their heartbeats stop. */
   folder?: string;
   log: (message: string) => void;
 }
@@ -24,7 +24,7 @@ export interface Owner {
 /** An instance is ended by Fleet after this time without a heartbeat, in seconds. */
 const heartbeatIntervalS = 300;
 const beatMs = 60_000;
-/** From the first try to delete an instance, whose heartbeats stop then, until Fleet has surely ended it by itself. */
+/** Heartbeats stop with the first try to delete an instance. After this time Fleet has surely ended the instance itself. */
 const expiredMs = (heartbeatIntervalS + 60) * 1000;
 const deletePauses: [number, number] = [500, 60_000];
 const triesToDelete = 60;
@@ -38,15 +38,15 @@ export class FleetInstances {
   /** Sweeps by `run_id`. */
   readonly #swept = new Map<string, Promise<void>>();
   readonly #ending = new Set<Promise<void>>();
-  /** What an earlier process left: it is being deleted, so no episode may adopt it. */
+  /** Ids of instances that an earlier process left. They are being deleted, so no episode may adopt them. */
   readonly #left = new Set<string>();
   /** Request ids that are in use: a second attempt of an episode must not adopt the first one's world. */
   readonly #requested = new Set<string>();
   /** Files of the runs that this process plays. */
   readonly #noted = new Map<string, Promise<void>>();
-  /** The newest removal of such a file: one that is written meanwhile would be lost. */
+  /** The newest removal of such a file. Writing waits for it; else the new file would be removed, too. */
   #unlinking = Promise.resolve();
-  /** Ids whose refused heartbeat was reported. */
+  /** Ids of instances with a refused heartbeat that was already reported. */
   readonly #refused = new Set<string>();
   readonly #nonce = randomUUID();
   #beats: NodeJS.Timeout | undefined;
@@ -60,8 +60,8 @@ export class FleetInstances {
   ) {}
 
   /**
-   * The instance of this opening of an episode: the same request id until one has been handed out. What is made and not handed out is
-   * ended. Throws `EnvironmentError`, and the signal's reason.
+   * Makes the instance for this opening of an episode. Repeated calls send the same request id until an instance was returned. An instance that
+   * was made but not returned is ended. Throws `EnvironmentError`, or the signal's reason.
    */
   async make(
     order: Order,
@@ -70,14 +70,14 @@ export class FleetInstances {
     onWait?: (reason: string) => void,
   ): Promise<Instance> {
     const run_id = `${run}@${this.owner.name}`;
-    // Without a folder, no process before this one had its name.
+    // Without a folder, no earlier process had this name.
     if (this.owner.folder !== undefined)
       await abortable(
         this.#note(run_id).then(() => this.#sweep(run_id)),
         signal,
       );
     for (let spent = 0; ; spent++) {
-      // Behind a spent id comes one of this process, so that no process tries those of the others.
+      // After a spent id, further ids contain this process's nonce, so that no process tries the ids of another one.
       const again = spent === 0 ? [] : [this.#nonce, String(spent)];
       const requestId = uuidOf([this.owner.name, run, episodeId, String(opening), ...again]);
       if (this.#requested.has(requestId)) continue;
@@ -86,7 +86,7 @@ export class FleetInstances {
       const whole = { ...order, run_id, heartbeat_interval: heartbeatIntervalS };
       let named: string | undefined;
       const unwanted = new AbortController();
-      // Not called off before it is named: Fleet may have made the instance already.
+      // The request is aborted only after Fleet has named the instance, because Fleet may already have made it.
       const onNamed = (id: string): void => {
         named = id;
         if (signal.aborted) unwanted.abort();
@@ -102,7 +102,7 @@ export class FleetInstances {
         return instance;
       } catch (error) {
         if (named !== undefined) unwanted.abort();
-        // Nothing is in the making: a refused episode must not count itself.
+        // Nothing was made: a refused episode must not count as an open one.
         else if (!signal.aborted) this.#requested.delete(requestId);
         const isSpent = error instanceof SpentRequest;
         const ended = made.catch(() => undefined).then(() => (named ? this.#end(named) : undefined));
@@ -120,8 +120,8 @@ export class FleetInstances {
   }
 
   /**
-   * Asks Fleet to delete it until it answers, for about an hour. Resolves when the instance is gone, at the latest when it has missed its
-   * heartbeats. Never rejects.
+   * Deletes the instance; repeats the request for about an hour until Fleet answers. Resolves when the instance is gone, at the latest when Fleet
+   * has ended it for its missed heartbeats. Never rejects.
    */
   end(instance: Instance): Promise<void> {
     const requestId = this.#open.get(instance);
@@ -200,14 +200,14 @@ export class FleetInstances {
     const left = await this.orchestrator.running(runId);
     if (left.length > 0)
       log(`deletes ${left.length} Fleet instances that an earlier process left (${runId})`);
-    // In the background: none of them is one that is made from now on.
+    // In the background, because they are never the instances that are made from now on.
     for (const id of left) {
       this.#left.add(id);
       this.#track(this.#end(id));
     }
   }
 
-  /** Nothing sends heartbeats any more. */
+  /** Throws after the end: a new instance would get no heartbeats. */
   #refuseClosed(): void {
     if (this.#isClosed) throw new Error('the environment backend is closed');
   }
@@ -240,7 +240,7 @@ export class FleetInstances {
     }, beatMs).unref();
   }
 
-  /** A missed heartbeat does no harm: Fleet ends an instance after five. One that Fleet refuses may be the first of all. */
+  /** One missed heartbeat does no harm, because Fleet ends an instance after five; but if Fleet refuses one, it may refuse all. */
   #missed(instance: Instance, error: unknown): void {
     if (!this.#open.has(instance) || this.#refused.has(instance.id)) return;
     this.#refused.add(instance.id);

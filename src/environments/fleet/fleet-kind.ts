@@ -17,7 +17,7 @@ import { fleetRequests, fleetUrl } from './fleet-request.js';
 import { Orchestrator } from './orchestrator.js';
 
 const verifiersKept = 1024;
-/** Instances that are made at once to ask for tools. */
+/** Number of instances that are made at the same time to ask for tools. */
 const askedAtOnce = 8;
 /** The start of a run ends after 15 minutes. */
 const opensWithinMs = 10 * 60_000;
@@ -27,7 +27,7 @@ export const fleetKind: EnvironmentKind = {
     if (!verifierCode) throw new Error(`environment ${spec.env_key}: this process has no verifiers`);
     const { url = fleetUrl, region, ttl_s: ttlSeconds = usualTtlSeconds, max_sessions } = spec;
     const apiKey = keyOf(spec);
-    // Also for a backend that is there already: a later run may name fewer.
+    // Also for an existing backend, because a later run may allow fewer.
     const places = placesOf(url, max_sessions);
     const codes = new RecentlyUsed<string>(verifiersKept);
     const settings = [url, spec.api_key_env ?? null, region ?? null, ttlSeconds, callTimeoutMs];
@@ -204,11 +204,11 @@ async function tools(
   return [...environment.tools];
 }
 
-/** Kept for the next try, which then takes the instance whose making was not answered. */
+/** Backends are kept for the next try, which can then take the instance of a request that was not answered. */
 const asking = new Map<string, EnvironmentBackend>();
 const asked = new Map<string, number>();
 
-/** Instances of one version are equal. Their tools are not asked for, since that would take an instance. */
+/** The environment's version decides, because instances of one version are equal. Asking for tools would take an instance. */
 async function facts(
   spec: EnvironmentSpec,
   tasks: readonly Task[],

@@ -21,9 +21,9 @@ const triesToQuery = 4;
 const queryPauses: [number, number] = [250, 2_000];
 /** SQLite waits 5 s for a lock, so a verifier that meets one takes longer than these. */
 const watchPauses: [number, number] = [500, 2_000];
-/** Statuses with which a gate, a gateway or a limit of requests answers. */
+/** Statuses of a gate, a gateway or a rate limit, which say nothing about the database. */
 const noAnswerOfDatabase = [401, 403, 404, 408, 429, 502, 503, 504];
-/** Fleet calls an instance running before its manager can be reached. */
+/** Fleet reports an instance as running before its manager can be reached; this is how long it may take. */
 const comesUpMs = 60_000;
 const resetPauses: [number, number] = [250, 5_000];
 /** Reads a page of the file, so a lock is seen. */
@@ -38,8 +38,8 @@ export class InstanceApi {
   ) {}
 
   /**
-   * Brings the databases back to their seed, and waits for an instance that comes up. Throws `EnvironmentError`: `failed`, `reset` if that is
-   * refused, otherwise it may still come.
+   * Resets the databases to their seed, and waits until the instance can be reached. Throws `EnvironmentError`: `failed`, `reset` if Fleet refuses;
+   * with any other error the reset may still be carried out.
    */
   async reset(signal: AbortSignal): Promise<void> {
     const pauses = new Backoff(resetPauses);
@@ -56,7 +56,7 @@ export class InstanceApi {
     };
     let answer = await ask();
     for (; answer === null; answer = await ask()) await sleep(pauses.next(), undefined, { signal });
-    // A gateway that waited no longer.
+    // A gateway gave up waiting.
     if (answer.status === 408 || answer.status === 504 || answer.status >= 520)
       throw new EnvironmentError(
         'unavailable',
@@ -76,7 +76,7 @@ export class InstanceApi {
     for (let tries = 1; ; tries++) {
       const isLast = tries >= triesToQuery;
       const problem = await this.#problem(async () => {
-        // A list that is empty or short may be one that is not loaded yet, so an earlier one does not serve.
+        // Asked again at each try, because an empty or short list may mean that the instance is still loading.
         this.#databases = await this.#listed();
         return this.#databases.length === 0 && (isNeeded || !isLast) ? 'lists no databases' : null;
       });
@@ -87,8 +87,8 @@ export class InstanceApi {
   }
 
   /**
-   * While a verifier runs: the same, again and again. A lock may end with the verifier that waited for it. Settles as `verifier` does, after
-   * the last query has been answered.
+   * While a verifier runs, queries every database repeatedly, because a lock may end together with the verifier that waited for it. Settles as
+   * `verifier` does, after the last query has been answered.
    */
   async queryDuring<T>(verifier: Promise<T>): Promise<T> {
     const ended = new AbortController();
@@ -104,8 +104,8 @@ export class InstanceApi {
   }
 
   /**
-   * The first problem that a database reports. (Where no answer of one comes through, nothing is known of a lock.) A query in flight is not
-   * cut off: it waits for the same lock as the verifier did.
+   * The first problem that a database reports. A query without an answer says nothing about a lock. A query in flight is not cut off, because it
+   * waits for the same lock as the verifier did.
    */
   async #watch(ended: AbortSignal): Promise<string | null> {
     const pauses = new Backoff(watchPauses);
@@ -121,7 +121,7 @@ export class InstanceApi {
   }
 
   /**
-   * After a grade: the same, asked once and without delay. A lock that is gone at the second try may have been there while the verifier ran.
+   * After a grade, queries every database once, without a retry: a lock that is gone at the second try may have existed while the verifier ran.
    */
   async queryAgain(): Promise<void> {
     const problem = await this.#problem();
@@ -152,7 +152,7 @@ export class InstanceApi {
       .map(({ name }) => textOf(name, ''));
   }
 
-  /** Null, or the problem. Answers of the statuses `ignored` are none. */
+  /** The problem of a database; null without one. Answers with the statuses in `ignored` are no problem. */
   async #queried(name: string, ignored: readonly number[] = []): Promise<string | null> {
     const path = `/resources/sqlite/${encodeURIComponent(name)}/query`;
     const answer = await this.#ask('POST', path, { query: canary, read_only: true }, queryMs);

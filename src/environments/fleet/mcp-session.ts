@@ -15,20 +15,20 @@ import { readToolResult, readToolPages, textResult } from '../tool-results.js';
 import { type KnownPlaces, type PlaceAnswer, places, ServerPlace } from './server-places.js';
 
 export interface OpeningLimits {
-  /** From the first try to the failure of the opening. */
+  /** The opening fails after so long. */
   listWithinMs: number;
-  /** How long a place of which nothing is known answers 404 before it is absent. */
+  /** An unknown place counts as absent after it has answered 404 for so long. */
   unknownMs: number;
-  /** Until a server has accepted the session. */
+  /** Limit until a server has accepted the session. */
   connectMs: number;
 }
 
 const usualLimits: OpeningLimits = { listWithinMs: 60_000, unknownMs: 30_000, connectMs: 30_000 };
-/** The library's own limit counts the time in which this process was stopped. */
+/** Effectively none: the library's limit would also count the time in which this process was stopped. */
 const unlimitedMs = 2 ** 31 - 1;
-/** An answer at the end of a stream is read after the end is heard. */
+/** Waits so long after a stream's end, because the last answer in it is read later. */
 const deliveredWithinMs = 500;
-/** This tool is for models that see. An instance that lists no other is not up yet. */
+/** A tool for models that can see. An instance that lists only this tool is still starting. */
 const seeing = 'computer';
 const listPauses: [number, number] = [250, 5_000];
 /** Limit of one page of a list. */
@@ -43,8 +43,8 @@ export class McpSession {
   ) {}
 
   /**
-   * Connects to the servers below `root`, which may take a while to come up, and adds to `known` which there are. Throws `EnvironmentError`
-   * `failed`, `open` if none lists a tool, or one that is known to be there does not.
+   * Connects to the servers below `root`, which may take a while to start, and notes in `known` which ones exist. Throws `EnvironmentError` `failed`,
+   * `open` if none lists a tool, or if a server that is known to exist does not.
    */
   static async open(
     root: string,
@@ -62,7 +62,7 @@ export class McpSession {
       );
       signal.throwIfAborted();
       const found = listed.filter((one) => 'tools' in one);
-      // All are counted, also behind one that is not there yet.
+      // Every place is counted, also those after one that is not ready yet.
       for (const [index, server] of servers.entries())
         server.add(answerOf(listed[index] as Listed | Unlisted));
       const isLate = awakeNow() > giveUpAt;
@@ -127,15 +127,15 @@ export class McpSession {
   }
 }
 
-/** MCP's codes in that range that blame the request: the resource does not exist, or a person must answer first. */
+/** MCP's codes in that range for mistakes in the request: the resource does not exist, or a person must answer first. */
 const ofRequest = [-32_002, -32_042];
 
-/** JSON-RPC's codes for errors of a server or a proxy, such as a session that it does not know: the model made no mistake. */
+/** True for JSON-RPC's codes of errors that a server or a proxy makes, not the model, such as an unknown session. */
 function isOfServer({ code }: ProtocolError): boolean {
   return code >= -32_099 && code <= -32_000 && !ofRequest.includes(code);
 }
 
-/** A server may repeat the key that it was sent. */
+/** Without secrets, because a server may repeat the key that it was sent. */
 function withoutSecrets({ content, ...rest }: ToolResult): ToolResult {
   const shown = content.map((block) =>
     block.type === 'text' ? { ...block, text: withoutKnownSecrets(block.text) } : block,
@@ -176,12 +176,12 @@ async function listedBy(
 
 /** The session with one server. It takes one request at a time. */
 class Connection {
-  /** The server has answered 404 before it had accepted the session. */
+  /** True if the server answered 404 before it accepted the session. */
   isAbsent = false;
   #isOpen = false;
   readonly #client = new Client({ name: 'longhaul', version: '1' });
   readonly #transport: StreamableHTTPClientTransport;
-  /** Called when the stream that should bring an answer has ended. */
+  /** Called when the stream that should contain an answer has ended. */
   #onStreamEnd = (): void => undefined;
 
   constructor(url: string, apiKey: string) {

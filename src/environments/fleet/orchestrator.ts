@@ -12,7 +12,7 @@ import { EnvironmentError } from '../environment.js';
 import { textOf } from '../tool-results.js';
 import { detailOf, type FleetAnswer, type FleetRequest } from './fleet-request.js';
 
-/** What `POST /v1/env/instances` asks for; without it Fleet uses its own defaults. */
+/** The body of `POST /v1/env/instances`; for absent members Fleet uses its defaults. */
 export interface InstanceOrder {
   env_key: string;
   env_version?: string;
@@ -31,17 +31,17 @@ export interface Instance {
   root: string;
   /** Base of the instance's own routes. */
   manager: string;
-  /** An earlier request with the same id has made it. */
+  /** True if an earlier request with the same id made the instance. */
   adopted: boolean;
   region?: string;
-  /** Where Fleet wants its heartbeats; absent: anywhere. */
+  /** Region to which Fleet wants the heartbeats sent; absent: any. */
   heartbeatRegion?: string;
 }
 
-/** The instance of this request id has ended, so that another id is needed. */
+/** The instance of this request id has ended, so another id is needed. */
 export class SpentRequest extends Error {}
 
-/** The account may run no further instance now. A rate limit is of the same kind and reason, but no `FullAccount`. */
+/** The account cannot run a further instance now. A rate limit has the same kind and reason, but is no `FullAccount`. */
 export class FullAccount extends EnvironmentError {}
 
 interface CreateOptions {
@@ -84,7 +84,7 @@ export class Orchestrator {
         const options = { requestId, signal, timeoutMs: (heldS + 30) * 1000 };
         const answer = await this.request('POST', '/v1/env/instances', body, options);
         const duplicate = duplicateOf(answer);
-        // The first request is still carried out, and its instance has no name yet.
+        // Fleet still carries out the first request, so its instance has no name yet.
         if (duplicate === '' && awakeNow() <= giveUpAt) {
           await pause(pauses.next(), signal);
           continue;
@@ -96,7 +96,7 @@ export class Orchestrator {
       } catch (error) {
         const isAway = error instanceof EnvironmentError && error.kind === 'unavailable';
         if (!isAway || error.reason === 'capacity') throw error;
-        // An answer that is always an error is no outage: its episode would wait for ever.
+        // An endpoint that always answers with an error does not count as an outage, or the episode would wait for ever.
         if (tries++ >= triesToCreate || awakeNow() > giveUpAt)
           throw error.cause === undefined ? await this.chargeable(error, 'open') : error;
       }
@@ -105,8 +105,8 @@ export class Orchestrator {
   }
 
   /**
-   * How a failure counts. While Fleet does not answer, it is an outage. What Fleet refused to do for a while, and the end of the instance `id`,
-   * are free at first (`socket_lost`). Anything else is charged with `reason`.
+   * Decides how a failure counts. It is an outage while Fleet does not answer. After a temporary refusal, or the end of the instance `id`, it is
+   * free at first (`socket_lost`). Anything else is charged with `reason`.
    */
   async chargeable(
     cause: EnvironmentError,
@@ -193,7 +193,7 @@ export class Orchestrator {
     };
   }
 
-  /** What an instance's own routes want as `X-Runner-Token`; null if Fleet gives none. `refused`: the one that was not accepted. */
+  /** The value of `X-Runner-Token` for an instance's own routes; null if Fleet gives none. `refused`: a token that was not accepted. */
   runnerToken(refused?: string | null): Promise<string | null> {
     return this.#tokens.get(refused);
   }
@@ -205,13 +205,13 @@ export class Orchestrator {
     created?: FleetAnswer,
   ): Promise<Instance> {
     const pauses = new Backoff(pollMs);
-    // A creation may be held for minutes, and one that is adopted may be without heartbeats for as long.
+    // A creation may be delayed for minutes, and an adopted instance may have had no heartbeats for as long.
     let beatAt = -Infinity;
     for (let answer = created; ; answer = undefined) {
       answer ??= await this.request('GET', `/v1/env/instances/${id}`, undefined, { signal });
       let status: unknown = 'not shown yet';
       if (answer.status === 404 && adopted) throw new SpentRequest(id);
-      // To give it up for a rate limit would make another creation.
+      // After a rate limit the same instance is asked for again: giving it up would lead to another creation.
       if (answer.status !== 429) {
         if (answer.status >= 300 || !isObject(answer.body)) throw errorOf(answer);
         status = answer.body.status;
@@ -249,7 +249,7 @@ class RunnerToken {
 
   async get(refused?: string | null): Promise<string | null> {
     const held = this.#token;
-    // Only the first of those that were refused asks again.
+    // Of several refused requests only the first asks for a new token.
     if (
       held &&
       refused !== undefined &&
@@ -258,7 +258,7 @@ class RunnerToken {
     )
       this.#token = undefined;
     this.#token ??= this.#ask().catch((error: unknown) => {
-      // An answer that did not come says nothing of the token.
+      // Without an answer nothing is known about the token.
       this.#token = undefined;
       throw error;
     });
@@ -272,7 +272,7 @@ class RunnerToken {
       return own;
     }
     const answer = await this.request('GET', '/v1/runner-auth/token', undefined, { timeoutMs: 10_000 });
-    // This Fleet asks for none.
+    // This service needs no token.
     if (answer.status === 404) return null;
     if (answer.status !== 200 || !isObject(answer.body)) throw errorOf(answer);
     const token = textOf(answer.body.token, '').trim();
@@ -315,7 +315,7 @@ function duplicateOf({ status, body }: FleetAnswer): string | null {
   return textOf(detail.instance_id, '');
 }
 
-/** Refusals that wait for people, for a place, or for Fleet. */
+/** The errors for refusals: after them a person must act, or the episode waits for a place or for Fleet. */
 function errorOf(answer: FleetAnswer): EnvironmentError {
   const { status, body } = answer;
   const words = `Fleet: ${detailOf(answer)}`;

@@ -1,4 +1,4 @@
-// Values as Python pickles them: those of which the arguments of a verifier are made.
+// Pickles values as Python does; supports the types that occur in the arguments of a verifier.
 //
 // The bytes are those of `cloudpickle.dumps` on CPython 3.11, which writes protocol 5. Python refers back to a string that occurs twice as the
 // same object; here each string is written in full, because a JavaScript string has no identity.
@@ -29,10 +29,10 @@ export class Pair {
   ) {}
 }
 
-/** An object is a dict of less than 1,000 items. Values contain no cycle, and no part twice. */
+/** An object is written as a dict; it must have fewer than 1,000 items. Values must contain no cycle, and no part twice. */
 export type Picklable = null | string | Pair | { readonly [key: string]: Picklable };
 
-/** Half of a surrogate pair becomes what Python's `surrogatepass` makes of it, so that Python reads the same string. */
+/** Encodes a lone surrogate as Python's `surrogatepass` does, so that Python reads the same string. */
 export function pickle(value: Picklable): Buffer {
   return new Pickler().dump(value);
 }

@@ -1,4 +1,4 @@
-// Which servers an instance has. The gate answers 404 for an app that still starts, and for an app that the instance lacks.
+// Finds out which servers an instance has. The gate answers 404 both for an app that is still starting and for an app that the instance lacks.
 //
 // An episode without the tools of its app would be graded 0, so a place that has ever listed tools in this process is always waited for.
 import { awakeNow } from '../../base/awake-clock.js';
@@ -8,15 +8,15 @@ export const places = ['mcp', 'api/v1/mcp'] as const;
 export type Place = (typeof places)[number];
 
 /**
- * What earlier instances of the same environment and version had at their places: `present`, or how many openings have waited in vain. A place
- * that is not in it is unknown.
+ * By place, what earlier instances of the same environment and version had there: `present`, or the number of openings that waited in vain. A
+ * place without an entry is unknown.
  */
 export type KnownPlaces = Map<Place, 'present' | number>;
 
-/** What a place answers when it is asked for its tools. `none`: 404. */
+/** A place's answer to a request for its tools. `none`: 404. */
 export type PlaceAnswer = 'tools' | 'empty list' | 'none' | 'failure';
 
-/** After so many openings that waited in vain, a place is known as absent. */
+/** After so many openings that waited in vain, a place counts as absent. */
 const openingsToBeAbsent = 3;
 /** A place that earlier openings found absent counts as absent after this many 404s in a row, over 8 s. */
 const triesToBeAbsent = 6;
@@ -26,13 +26,13 @@ export class ServerPlace {
   #tries = 0;
   #since = 0;
   #isSettled = false;
-  /** Of earlier openings only: one that ends its wait cuts no other short. */
+  /** Only earlier openings count, so that an opening that ends its wait does not shorten the wait of another one. */
   readonly #wasAbsent: boolean;
 
   constructor(
     private readonly place: Place,
     private readonly known: KnownPlaces,
-    /** How long a place of which nothing is known answers 404 before it is absent. */
+    /** An unknown place counts as absent after it has answered 404 for so long. */
     private readonly unknownMs: number,
   ) {
     const openings = known.get(place);
@@ -53,7 +53,7 @@ export class ServerPlace {
     return this.#isSettled;
   }
 
-  /** The opening did without the place, if nothing was there. */
+  /** Call when the opening succeeded: if the place had nothing, the opening did not need it. */
   remember(): void {
     const openings = this.known.get(this.place) ?? 0;
     if (openings !== 'present' && this.#tries > 0 && this.#isAbsent())

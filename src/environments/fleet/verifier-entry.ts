@@ -1,8 +1,8 @@
 // The function of a verifier that Fleet calls, found without running Python.
 //
 // Fleet's SDK runs the code and takes the first name of the module that is bound to a function which this code defines. Names count in the
-// order in which they were first bound. Here the same is read from the lines without indentation; what an `if` or `try` binds is not seen.
-// A lambda is passed over: the SDK would ask for a function named `<lambda>`, and no module has one.
+// order in which they were first bound. Here this is read from the lines without indentation, so names that an `if` or `try` binds are missed.
+// A lambda is skipped: the SDK would ask for a function named `<lambda>`, which no module has.
 import { EnvironmentError } from '../environment.js';
 
 export interface VerifierEntry {
@@ -22,7 +22,7 @@ const leadingIdentifier = new RegExp(`^${identifier}`, 'u');
 
 /** Throws an `EnvironmentError` if the code defines no function. */
 export function verifierEntry(code: string): VerifierEntry {
-  // A name's value: the function, or null for anything else.
+  // By name: the function that it is bound to, or null for any other value.
   const names = new Map<string, VerifierEntry | null>();
   let firstDecorated: VerifierEntry | undefined;
   let decorated = false;
@@ -35,7 +35,7 @@ export function verifierEntry(code: string): VerifierEntry {
     const defined = definition.exec(line)?.[1];
     if (defined !== undefined) {
       const entry = { name: defined, ...parametersOf(line) };
-      // Other decorators mostly return an object, or a function that a library defines.
+      // Functions with other decorators do not count, because these mostly return an object, or a function that a library defines.
       names.set(defined, decorated ? null : entry);
       if (decorated) firstDecorated ??= entry;
     } else bindOthers(line, names);
@@ -73,7 +73,7 @@ function parametersOf(line: string): Omit<VerifierEntry, 'name'> {
   let anyKeyword = false;
   for (const part of splitAtCommas(line.slice(line.indexOf('(') + 1))) {
     if (part.startsWith('**')) anyKeyword = true;
-    // Those before a slash are passed by position only.
+    // Parameters before a slash can only be passed by position.
     else if (part === '/') parameters.length = 0;
     else if (!part.startsWith('*') && part !== '') {
       const name = leadingIdentifier.exec(part)?.[0] ?? '';
@@ -105,8 +105,8 @@ function splitAtCommas(text: string): string[] {
 }
 
 /**
- * The logical lines that begin at the margin. Comments are left out, each string is `''`, and a line that goes on in brackets or after a
- * backslash is one line.
+ * The logical lines without indentation. Comments are left out, each string is replaced by `''`, and a line that continues within brackets or
+ * after a backslash is one line.
  */
 function topLevelLines(code: string): string[] {
   const lines: string[] = [];

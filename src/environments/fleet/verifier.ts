@@ -1,7 +1,7 @@
-// Has a verifier run at Fleet, asked for as Fleet's Python SDK asks.
+// Lets Fleet run a verifier, with the same requests as Fleet's Python SDK.
 //
-// The code travels as a zip that Fleet keeps by its sha256, so that most requests do not carry it. To run a verifier twice is harmless: it
-// only reads the instance.
+// The code travels as a zip that Fleet keeps by its sha256, so that most requests do not carry it. Running a verifier twice is
+// harmless, because it only reads the instance.
 import { isObject } from '../../base/json.js';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { awakeNow } from '../../base/awake-clock.js';
@@ -18,21 +18,21 @@ import { zip } from './zip.js';
 
 /** Fleet takes 1 to 300; its SDK asks for 30, which is short for a verifier that asks a language model. */
 const verifierTimeoutS = 120;
-/** What Fleet may need before and after the verifier's own time. */
+/** Time that Fleet may need in addition to the verifier's own. */
 const overheadMs = 60_000;
 const checkTimeoutMs = 30_000;
 const mostTries = 4;
 const firstPauseMs = 3000;
 
 export interface VerifierRun {
-  /** Names the verifier at Fleet: the task's key. */
+  /** The verifier's name at Fleet: the task's key. */
   key: string;
   /** Python source. */
   code: string;
   /** Fleet's runtime that the verifier was written for. */
   runtimeVersion?: string;
   instanceId: string;
-  /** Sent if the verifier takes it. */
+  /** The final answer; sent if the verifier has a parameter for it. */
   finalAnswer?: string;
   region?: string;
   signal: AbortSignal;
@@ -45,7 +45,7 @@ export interface VerifierRun {
 export type Verdict =
   | {
       kind: 'graded';
-      /** As the verifier returned it, true as 1: any finite number, mostly 0 to 1. */
+      /** The value that the verifier returned, with 1 for true; any finite number, mostly from 0 to 1. */
       value: number;
       /** What the verifier printed, shortened; may be empty. */
       explanation: string;
@@ -54,18 +54,18 @@ export type Verdict =
     }
   | {
       kind: 'ungraded';
-      /** `no_number`: it ran and returned none. None counts as no number. */
+      /** `no_number`: the verifier ran and returned no number; Python's None is no number. */
       reason: 'verifier_failed' | 'judge_error' | 'no_number';
       message: string;
     };
 
-/** `again`: another try may end otherwise. */
+/** `again`: another try may give another result. */
 interface Attempt {
   result: Verdict | EnvironmentError;
   again: boolean;
 }
 
-/** Digests of the bundles that a server has, by the function that asks it. */
+/** For each server (by the function that sends requests to it), the digests of the bundles that it has. */
 const uploaded = new WeakMap<FleetRequest, Set<string>>();
 
 /**
@@ -108,7 +108,7 @@ function executor(request: FleetRequest, run: VerifierRun): () => Promise<FleetA
   ]);
   const sha256 = sha256Hex(bundle);
   const environment = { env: instanceId };
-  // Where nothing was answered, only a verifier that must have an answer gets an empty one.
+  // Without an answer, an empty one is sent only to a verifier that requires an answer.
   const answer = finalAnswer ?? (entry.required.includes('final_answer') ? '' : undefined);
   const kwargs = answer !== undefined && entry.accepts('final_answer') ? { final_answer: answer } : {};
   const question = {
@@ -161,7 +161,7 @@ function executor(request: FleetRequest, run: VerifierRun): () => Promise<FleetA
   };
 }
 
-/** Fleet does not have the bundle, as far as an answer can say. */
+/** True if the answer says that Fleet does not have the bundle. */
 function isNotFound(answer: FleetAnswer): boolean {
   if (answer.status >= 400) return answer.status === 404 || /not found/iu.test(bodyText(answer));
   return fieldsOf(answer).success === false && /(bundle|verifier) not found/iu.test(errorOf(answer));

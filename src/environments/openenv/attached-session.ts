@@ -1,7 +1,7 @@
-// A session of a stock server of OpenEnv 0.5 or later that outlives its socket: it is made over HTTP, played on over a socket that is attached to
-// it, and closed over HTTP. After a lost socket another one is attached. A step without an answer is sent again only if `state` shows that
-// it was not carried out; the server knows no idempotency keys. `state` shows it only if the server's `step_count` grows by one with every step that
-// it answers, refused ones included. So the count is compared after each answer; once it did not keep pace, no step is sent again.
+// A session that outlives its socket, on a stock server of OpenEnv 0.5 or later. It is created and closed over HTTP, and played over a socket
+// that is attached to it; after a lost socket another one is attached. The server knows no idempotency keys, so a step without an answer is sent
+// again only if `state` shows that it was not carried out. That needs a `step_count` that grows by one with every answered step, also a refused
+// one. So the count is compared after each answer; after the first difference no step is sent again.
 import { numberIn } from '../../base/json.js';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { awakeNow, awakeTimeout } from '../../base/awake-clock.js';
@@ -21,25 +21,25 @@ interface AttachedServer {
   headersEnv?: string;
   /** Sessions are noted here while they are open. */
   made: SessionNotes;
-  /** Removes secrets from what the server sends. */
+  /** Removes secrets from the server's texts. */
   censor: (text: string) => string;
 }
 
 /** Longer than the server needs to see that a socket is dead: until then it refuses another one (20 s between pings, 20 s for the answer). */
 const attachWithinMs = 45_000;
-/** How long the id of a session that is late is waited for, to close the session. */
+/** If a session is created too late, its id is awaited for so long, to close the session. */
 const lateAnswerMs = 600_000;
 
 export class AttachedSession implements OpenEnvConnection {
-  /** No later process continues it: `state` does not name its world. */
+  /** Undefined: no later process can continue the session, because `state` does not name its world. */
   readonly sessionId = undefined;
   censor: (text: string) => string;
   #onIdleEnd: (() => void) | undefined;
-  /** Steps that were answered since the newest reset. */
+  /** Number of answered steps since the newest reset. */
   #steps = 0;
-  /** Whether the server's count was the same after each of them. */
+  /** True while the server's count was the same after each of them. */
   #keepsPace = true;
-  /** Resolves when the count was compared after the newest step, or its socket was lost. */
+  /** Resolves when the count was compared after the newest step, or when the step's socket was lost. */
   #compared: Promise<void> = Promise.resolve();
   #requests = 0;
   /** Resolves when the server knows that the session is over. */
@@ -109,7 +109,7 @@ export class AttachedSession implements OpenEnvConnection {
     }
   }
 
-  /** Nobody waits for it but the next request, so it costs no time while the model samples. Never rejects. */
+  /** Compares the counts. Only the next request waits for it, so it costs no time while the model samples. Never rejects. */
   async #compare(timeoutMs: number): Promise<void> {
     try {
       const { data } = await this.socket.request({ type: 'state' }, timeoutMs);
@@ -119,7 +119,7 @@ export class AttachedSession implements OpenEnvConnection {
     }
   }
 
-  /** `state`: the session's, while no step is in flight. */
+  /** `state`: the session's state while no step is in flight. */
   #note(state: Record<string, unknown>): void {
     if (state.step_count !== this.#steps) this.#keepsPace = false;
   }
@@ -136,7 +136,7 @@ export class AttachedSession implements OpenEnvConnection {
         // After a reset in flight the episode has not begun.
         if (!isLost || this.#over || frame.type === 'reset') throw error;
         const { step_count } = await this.#attachAgain(timeoutMs, error);
-        // A count of 0 may be that of a server that does not count.
+        // A server that does not count steps may always say 0.
         const isUnseen = this.#keepsPace && step_count === this.#steps && this.#steps > 0;
         if (frame.type === 'step' && !isUnseen) throw error;
       }
@@ -162,9 +162,9 @@ export class AttachedSession implements OpenEnvConnection {
         else this.#listenTo(socket);
         return data;
       } catch (error) {
-        // The server may have attached it: it would keep others out.
+        // The server may have attached this socket, which would then keep others out.
         socket?.terminate();
-        // The server has not noticed yet that the former socket is lost, or still carries out its last call.
+        // The server has not noticed yet that the earlier socket is lost, or it still carries out that socket's last call.
         const isHeld = error instanceof ErrorFrame && /already/i.test(error.message);
         const isAway = error instanceof EnvironmentError && !isRefused(error.cause);
         if (!(isHeld || isAway) || awakeNow() > giveUpAt) throw lost;
@@ -178,7 +178,7 @@ export class AttachedSession implements OpenEnvConnection {
     this.socket = socket;
     socket.censor = (text) => this.censor(text);
     socket.onIdleEnd = () => {
-      // In the pool nobody would attach another socket.
+      // A session without a socket must not go back to the pool, where nobody would attach another one.
       if (!this.#onIdleEnd) return;
       void this.#end();
       this.#onIdleEnd();
@@ -204,14 +204,14 @@ export class AttachedSession implements OpenEnvConnection {
 
   #end(): Promise<void> {
     if (this.#over) return this.#over;
-    // Set first, because the end of the socket is heard.
+    // Set before the socket ends, because that end is noticed.
     this.#over = this.server.made.close(this.session, this.server.headers);
     this.socket.terminate();
     return this.#over;
   }
 }
 
-/** A new session, which is noted. One that is made after the time limit or the signal is closed. */
+/** Creates a session and notes it. A session that is created after the time limit or the signal is closed. */
 async function newSession(
   server: AttachedServer,
   timeoutMs: number,
@@ -220,7 +220,7 @@ async function newSession(
   const { url, headers, made } = server;
   signal.throwIfAborted();
   let isLate = false;
-  // Ended by neither: the server might make a session that nobody knows of.
+  // Neither the limit nor the signal ends this request: the server might create a session that nobody would close.
   const asked = askForSession(server).then((session) => {
     if (isLate) void made.close(session, headers);
     return session;

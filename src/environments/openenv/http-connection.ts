@@ -72,12 +72,12 @@ export class HttpConnection implements OpenEnvConnection {
     this.terminate();
   }
 
-  /** A grade from another world would be a false one. */
+  /** Refuses another episode's world, because its grade would be wrong. */
   #refuseOtherWorld({ episode_id, step_count }: Record<string, unknown>): void {
     const { episode, steps } = this.#world;
     const isNamed = typeof episode_id === 'string' && episode_id === episode;
     const isCounted = numberIn(step_count) === steps;
-    // A server that counts no steps says 0, or nothing.
+    // A server that does not count steps gives 0, or no step_count.
     if (
       isNamed
         ? isCounted || !(numberIn(step_count) ?? step_count)
@@ -88,7 +88,7 @@ export class HttpConnection implements OpenEnvConnection {
       'failed',
       'world',
       `${this.url} shows another world than this episode's after ${steps} ${steps === 1 ? 'step' : 'steps'} ` +
-        `(episode_id ${writeJson(episode_id)}, step_count ${writeJson(step_count)}): it keeps none between requests, another ` +
+        `(episode_id ${writeJson(episode_id)}, step_count ${writeJson(step_count)}): it keeps no world between requests, another ` +
         'client has reset it, or its /state does not give the episode_id of the reset',
     );
   }

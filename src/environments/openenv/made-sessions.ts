@@ -1,5 +1,5 @@
-// The sessions that this node has made on servers that keep them until they are closed. A file on the node's disk names each one while it is open:
-// the session of a killed node would keep its place on the server for ever, so the next process closes what it finds here.
+// The sessions that this node has created on servers that keep them until they are closed. Each open session has a file on the node's disk,
+// because the session of a killed node would keep its place on the server for ever: the next process closes the sessions that it finds here.
 //
 // A session stays open for ever if the server's answer with its id is lost, or if the node is killed before it has written the file.
 import { isObject } from '../../base/json.js';
@@ -43,7 +43,7 @@ export class MadeSessions implements SessionNotes {
       names.map(async (name) => {
         const path = join(this.folder, name);
         const session = keptSession(await readFile(path, 'utf8').catch(() => ''));
-        // A process that was killed while it wrote had no session yet that could be named.
+        // If a process was killed while it wrote this file, its session had no id yet.
         if (!session) return unlink(path).catch(() => undefined);
         try {
           const headers = session.headers_env === undefined ? {} : headersOf(session.headers_env);
@@ -57,7 +57,7 @@ export class MadeSessions implements SessionNotes {
 
   async #tryToClose(session: KeptSession, headers: Headers): Promise<boolean> {
     try {
-      // A server that does not know the session any more has answered, too.
+      // It counts as an answer, too, if the server no longer knows the session.
       await askMcp(session, headers, 'openenv/session/close', { session_id: session.id }, answerWithinMs);
     } catch {
       return false;

@@ -4,19 +4,19 @@ import { isObject, numberIn, writeJson } from '../../base/json.js';
 import { errorText, isReward } from '../tool-results.js';
 
 export interface ObservedReward {
-  /** Null: there is none, or it is no grade. */
+  /** Null if the observation has no reward, or if the reward is no grade. */
   value: number | null;
-  /** Why the reward is no grade, as the end of a sentence that begins with the server; null if it is one, or there is none. */
+  /** Why the reward is no grade, as the end of a sentence that begins with the server; null without a problem. */
   problem: string | null;
 }
 
 /** How rewards become a grade. */
 export interface RewardRule {
-  /** `last`: the newest observation's; `sum`: of all steps. */
+  /** The grade: `last`: the newest observation's reward; `sum`: the sum of all steps' rewards. */
   reward: 'last' | 'sum';
   /** Rewards are divided by it, so that 1 is a solved task. */
   success_at: number;
-  /** Grade of an episode without a call whose reset gave no reward; absent: `gradeOfNoCall` says it. */
+  /** Grade of an episode without a call whose reset gave no reward; absent: `gradeOfNoCall` decides. */
   no_call?: 0 | 'unknown';
 }
 
@@ -33,7 +33,7 @@ export function gradeOfNoCall(
 
 const shownCharacters = 200;
 
-/** `failedWith`: error of the call that was answered by the observation, as the model sees it; null if it has none. */
+/** `failedWith`: the error in the observation as the model sees it, if it answers a failed call; else null. */
 export function observedReward(
   data: Readonly<Record<string, unknown>>,
   failedWith: string | null = null,
@@ -52,7 +52,7 @@ export function hasEnded({ done }: Readonly<Record<string, unknown>>): boolean {
   return done === true || numberIn(done) === 1 || (typeof done === 'string' && done.toLowerCase() === 'true');
 }
 
-/** Before the end of an episode, the error of a call is the model's mistake. */
+/** The error that makes a reward of 0 no grade. Before the end of an episode, the error of a call is the model's mistake, and does not count. */
 function graderError(
   data: Readonly<Record<string, unknown>>,
   isEnd: boolean,
@@ -63,18 +63,18 @@ function graderError(
   return failedWith === null ? hidden : null;
 }
 
-/** An error of which the model sees nothing. */
+/** An error that the model does not see. */
 function hiddenError({ observation, ...data }: Readonly<Record<string, unknown>>): string | null {
   const { metadata, info } = isObject(observation) ? observation : {};
   return firstOf([data, data.metadata, data.info, metadata, info], errorWithin);
 }
 
-/** The error that a reset ends its episode with; null if there is none. */
+/** The error of a reset that ends its episode at once; null if there is none. */
 export function failedReset(data: Readonly<Record<string, unknown>>): string | null {
   return hasEnded(data) ? (hiddenError(data) ?? errorWithin(data.observation)) : null;
 }
 
-/** Keys under which servers put what went wrong with a grade. */
+/** Keys under which servers report an error of the grader. */
 const errorKey =
   /^(?:(?:grader|grading|verifier|verification|judge|reward|scor(?:er|ing)|eval(?:uator|uation)?|server|env(?:ironment)?|internal)_?)?(?:errors?|error_?message|exception|traceback)$/i;
 
@@ -86,7 +86,7 @@ function errorWithin(place: unknown): string | null {
   );
 }
 
-/** Beside the words: a status, or a kind of error without words. `None` is what Python makes of no error. */
+/** The error as text: its message, its HTTP status, or its type. Null if there is no error, which Python also writes as `None`. */
 function failureText(error: unknown): string | null {
   const status = numberIn(error);
   if (status !== null) return status >= 400 && status < 600 ? `status ${status}` : null;

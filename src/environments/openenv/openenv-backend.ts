@@ -1,6 +1,6 @@
-// Plays episodes on an OpenEnv server of any version, in the contract and over the transport that it has. Connections are pooled: that of a closed
-// episode serves the next one after a `reset`. A lost connection ends its episode, unless the server keeps the session for another
-// (`openenv-socket.ts`), in this process or the next (`attach`).
+// Plays episodes on an OpenEnv server of any version, with its contract and its transport. Connections are pooled: after a `reset`, the next episode uses
+// the connection of a closed one. A lost connection ends its episode, unless the server keeps the session for a new connection of this process
+// (`openenv-socket.ts`) or of the next (`attach`).
 import { isObject, numberIn, writeJson } from '../../base/json.js';
 import { abortable, pause } from '../../base/abortable.js';
 import { Backoff } from '../../base/backoff.js';
@@ -88,7 +88,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     }
     // An earlier restart may have ended an idle socket, so its loss says nothing about the server now.
     if (!wasIdle || error.reason !== 'socket_lost') breaker.lost();
-    // What comes back may be a newer server.
+    // After a restart the server may have a newer version.
     server.forget();
     return error;
   }
@@ -148,7 +148,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
       return connection;
     } catch (error) {
       if (!(error instanceof EnvironmentError) || error.reason === 'capacity') throw error;
-      // A server that was played on is not another one: its proxy answers, or its key has expired.
+      // After a success, a refusal means that the server is away: its proxy answers for it, or its key has expired.
       const isAway = error.kind === 'unavailable' || hasConnected;
       if (isAway) breaker.lost();
       throw isAway && error.kind === 'failed' ? unavailable('connect', error) : error;

@@ -24,7 +24,7 @@ export interface OpenEnvConnection {
   readonly endedByUs: boolean;
   /** True while a request may be sent. */
   readonly usable: boolean;
-  /** Removes secrets from what the server sends. */
+  /** Removes secrets from the server's texts. */
   censor: (text: string) => string;
   /** Called when the connection ends while nothing is in flight. */
   set onIdleEnd(callback: (() => void) | undefined);
@@ -39,7 +39,7 @@ export interface OpenEnvConnection {
   close(): void;
   /** Same as `close`; resolves when the session has ended, after at most 2 s. */
   closed(): Promise<void>;
-  /** Ends the session at once, with what is in flight. */
+  /** Ends the session at once; requests in flight fail. */
   terminate(): void;
   /** Leaves a session that the server keeps for its owner. */
   leave(): void;

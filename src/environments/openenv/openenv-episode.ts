@@ -1,4 +1,4 @@
-// One episode on an open session: calls in the server's contract, rewards, the end that the environment declares, and the grade.
+// One episode on an open session: its calls by the server's contract, its rewards, its end, and its grade.
 import { isObject, numberIn } from '../../base/json.js';
 import type { ToolCall, ToolSpec } from '../../spec/records/task.js';
 import { EnvironmentError, type Environment, type Grade, type ToolResult } from '../environment.js';
@@ -24,7 +24,7 @@ import {
   textResult,
 } from '../tool-results.js';
 
-/** Thrown if nothing says what the episode is worth. */
+/** Thrown if there is neither a grade nor a reward for the episode. */
 export class NoReward extends EnvironmentError {
   constructor(message: string) {
     super('failed', 'grade', message);
@@ -36,19 +36,19 @@ interface EpisodeParts {
   connection: OpenEnvConnection;
   contract: Contract;
   tools: readonly ToolSpec[];
-  /** What the session's world is called on its server. */
+  /** The server's name of the session's world. */
   world: string;
   rule: RewardRule;
   /** Null: the server grades by reward alone. */
   gradingToken: string | null;
   /** Reply to the reset; null if another process sent it. */
   opening: ReplyFrame | null;
-  /** The task has a prompt of its own. */
+  /** True if the task has its own prompt. */
   hasPrompt: boolean;
   request: (frame: Record<string, unknown>, phase: 'call' | 'grade', key: string) => Promise<ReplyFrame>;
-  /** `isIdle`: the session can serve another episode. */
+  /** Called at the end. `isIdle`: the session can serve another episode. */
   onClose: (isIdle: boolean) => void;
-  /** The server has no frame that asks for a grade. */
+  /** True if the server has no frame that asks for a grade. */
   onUngraded: () => void;
 }
 
@@ -59,7 +59,7 @@ export function openEnvEpisode(parts: EpisodeParts): Environment {
   const rewards: number[] = [];
   /** Why the steps' rewards have no sum. */
   let noSum: string | null = null;
-  /** Whether an observation of a call may have had a reward. */
+  /** True if a call's observation may have had a reward. */
   let hasActed = opening === null;
   /** The server's explanation of the newest reward; empty if it gives none. */
   let said = '';

@@ -23,7 +23,7 @@ export const openEnvKind: EnvironmentKind = {
     }
     const gradingToken = gradingTokenOf(spec, host);
     const said = serverOptionsOf(spec);
-    // Also for a backend that is there already: a later run may name fewer.
+    // Also for an existing backend, because a later run may allow fewer.
     const maxSessions = host.placesOf(url, spec.max_sessions);
     return {
       key: JSON.stringify([url, gradingToken ?? null, callTimeoutMs, said]),
@@ -57,7 +57,7 @@ async function refusal(
   signal: AbortSignal,
 ): Promise<Refusal | null> {
   const { url, headers_env } = spec;
-  // This process may lack what the node workers send.
+  // This process may lack the headers that node workers send.
   if (url === undefined || (headers_env !== undefined && !process.env[headers_env])) return null;
   try {
     await new OpenEnvServer({ ...serverOptionsOf(spec), url }).look(lookMs, signal);
@@ -84,9 +84,9 @@ async function tools(
   const asked = new OpenEnvServer(server);
   const found = await asked.look(timeoutMs, signal).catch(() => null);
   if (found?.contract.act) return [found.contract.act];
-  // A reset would end the episode that plays on the only world of a server without sockets.
+  // A server without sockets has only one world, and a reset would end the episode that plays there.
   const listed = found?.transport === 'http' ? await asked.toolsWithoutEpisode(timeoutMs) : [];
-  // As episodes list them (`known-tools.ts`).
+  // In the same order as for episodes (`known-tools.ts`).
   if (listed.length > 0) return inOrder(listed);
   const backend = createOpenEnvBackend({ ...server, maxSessions: 1 });
   try {

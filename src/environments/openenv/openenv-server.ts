@@ -1,5 +1,5 @@
-// What is known of one OpenEnv server, found out by asking: its transport, its contract, and whether it is up. All versions of OpenEnv share the
-// envelope of observation, reward and done; they differ in how a session is reached and in what an action is.
+// Finds out about an OpenEnv server: its transport, its contract, and whether it is up. In all versions of OpenEnv an answer has observation,
+// reward and done; versions differ in how a session is reached and in what an action is.
 import { isObject, writeJson } from '../../base/json.js';
 import { type HttpAnswer, httpRequest, NoAnswer } from '../../base/http-request.js';
 import { withoutSecrets } from '../../base/secrets.js';
@@ -29,24 +29,24 @@ export interface Contract {
 export interface ServerOptions {
   /** `http://host:port` */
   url: string;
-  /** Absent: asked for. */
+  /** Absent: found out by asking the server. */
   contract?: ContractKind;
   /** Absent: `ws` if the server has it, else `http`. */
   transport?: Transport;
-  /** Sent with each request. Their values are secrets. */
+  /** Headers of each request; their values are secrets. */
   headers?: Readonly<Record<string, string>>;
-  /** Name of the variable that holds them. */
+  /** Name of the variable that holds the headers. */
   headersEnv?: string;
   /** `attached`: an episode's session outlives its socket (`attached-session.ts`). Absent: `socket`. */
   sessions?: 'socket' | 'attached';
-  /** The server knows them and might repeat them in messages, which go into transcripts, outcomes and failures. */
+  /** Removes the headers' values from messages, which go into transcripts, outcomes and failures: the server might repeat them there. */
   secrets?: readonly string[];
 }
 
-/** Error of a server that nobody can play on. Waiting would not help. */
+/** The error for a server on which nobody can play; waiting would not help. */
 const noContract = 'contract';
 const probeTimeoutMs = 2000;
-/** Id that no server gives. */
+/** An id that no server uses for a session. */
 const noSession = 'longhaul-asks-whether-sessions-can-be-attached';
 const connectTimeoutMs = 10_000;
 
@@ -73,7 +73,7 @@ export class OpenEnvServer {
     return this.#censored(await this.#connected(Math.min(timeoutMs, connectTimeoutMs), signal, session));
   }
 
-  /** Same, to a session that outlives its socket. */
+  /** Same, for a session that outlives its socket. */
   async connectAttached(
     made: SessionNotes,
     timeoutMs: number,
@@ -107,10 +107,10 @@ export class OpenEnvServer {
       return socket;
     } catch (error) {
       const status = handshakeStatus(error);
-      // A server of FastAPI answers 403 to a socket that no route takes.
+      // FastAPI answers 403 if no route accepts the socket.
       if (status === 401) throw unauthorized(url, status);
       if (this.#transport === 'ws' || status === null || status >= 500 || status === 429) throw error;
-      // The environment's routes take POST alone; 404 says that there is none.
+      // The environment's routes accept only POST, so any answer but 404 shows that the route exists.
       if ((await this.get('/step', timeoutMs, signal)).status === 404)
         throw new EnvironmentError(
           'failed',
@@ -122,7 +122,7 @@ export class OpenEnvServer {
     }
   }
 
-  /** Only OpenEnv 0.5 and later refuses to attach to a session that does not exist; earlier ones make another session. */
+  /** Tests for OpenEnv 0.5 or later, which refuses to attach to a session that does not exist; earlier versions create another session. */
   async #requireAttachable(timeoutMs: number, signal: AbortSignal): Promise<void> {
     if (this.#isAttachable) return;
     const { url } = this.options;
@@ -155,7 +155,7 @@ export class OpenEnvServer {
     this.#transport = 'ws';
   }
 
-  /** Finds both out, without an episode. Throws what `connect` throws. */
+  /** Finds out transport and contract, without an episode. Throws what `connect` throws. */
   async look(timeoutMs: number, signal: AbortSignal): Promise<{ contract: Contract; transport: Transport }> {
     if (this.options.sessions === 'attached') await this.#requireAttachable(timeoutMs, signal);
     const connection = await this.connect(timeoutMs, signal);
@@ -163,7 +163,7 @@ export class OpenEnvServer {
     return { contract, transport: this.#transport ?? 'ws' };
   }
 
-  /** Asked for once; after a failure again. Callers share the request, so no signal of theirs ends it. */
+  /** The server is asked once, and again after a failure. Callers share the request, so no caller's signal ends it. */
   contract(timeoutMs: number): Promise<Contract> {
     const asked = (this.#contract ??= this.#ask(timeoutMs, new AbortController().signal));
     asked.catch(() => {
@@ -228,7 +228,7 @@ export class OpenEnvServer {
     });
   }
 
-  /** The next episode asks again: another server may have taken the address. Its transport is that of the deployment, and stays. */
+  /** Makes the next episode ask again, because another server may have the address now. The transport is kept: it belongs to the deployment. */
   forget(): void {
     this.#contract = null;
     this.#isAttachable = false;
@@ -264,7 +264,7 @@ function handshakeStatus(error: unknown): number | null {
   return match ? Number(match[1]) : null;
 }
 
-/** Values that a server may repeat in part: `Bearer` says nothing, what follows it all. Other headers are not secret. */
+/** The secrets in the headers. In `Bearer …` only the part after `Bearer` is one, so that it is found if a server repeats it alone. */
 function secretsOf(headers: Readonly<Record<string, string>>): string[] {
   return Object.entries(headers)
     .filter(([name]) => /auth|key|token|secret|cookie|password/i.test(name))
@@ -277,12 +277,12 @@ function isPage(text: string): boolean {
 
 const mcpActions = ['Action', 'CallToolAction', 'ListToolsAction'];
 
-/** Union types have no title of their own. */
+/** The name of a type; a union type has no title. */
 function isMcp(schema: Record<string, unknown>): boolean {
   return mcpActions.includes(String(schema.title)) || writeJson(schema).includes('"call_tool"');
 }
 
-/** `metadata` is for programs. */
+/** The action's fields without `metadata`, which is for programs. */
 function actTool(schema: Record<string, unknown>): ToolSpec {
   const { title, description, properties, ...rest } = parametersIn(schema);
   const { metadata: _, ...own } = properties;

@@ -12,7 +12,7 @@ import { inOrder, isReward, leftOutTools, readTools } from '../tool-results.js';
 export interface ServerFacts extends EnvironmentFacts {
   contract: 'openenv/tools' | 'openenv/gym';
   transport: Transport;
-  /** What is missing in `tools` of the server's own list, in words. */
+  /** The parts of the server's list that `tools` leaves out, in words. */
   left_out?: readonly string[];
 }
 
@@ -20,7 +20,7 @@ interface FactsOptions extends ServerOptions {
   /** True if episodes are graded with a token: then we test whether the server knows the `grade` frame. */
   gradesByToken: boolean;
   timeoutMs: number;
-  /** A full server need not say what takes a session: tools and reward rule are then null. */
+  /** If the server is full, facts that need a session may be missing: tools and reward rule are then null. */
   fullIsEnough?: boolean;
 }
 
@@ -88,7 +88,7 @@ async function askInSession(
     const { kind, act } = await server.contract(timeoutMs);
     const contract = nameOfContract(kind);
     const transport = server.transport ?? 'ws';
-    // A reset would end the episode that plays on the server's only world.
+    // The server has only one world, and a reset would end the episode that plays there.
     if (transport === 'http') return { contract, transport, tools: act ? [act] : null, reward_rule: null };
     const tried = socket.sessionId === undefined ? {} : { try: 0 };
     const data = { task_key, env_key, env_variables, ...reset, seed: 0, episode_id, ...tried };

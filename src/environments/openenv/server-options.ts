@@ -1,4 +1,4 @@
-// What a run's spec says of an environment server, as the client takes it.
+// Turns a spec's settings of an environment server into options of the client.
 import { keepSecret } from '../../base/known-secrets.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
 import type { OpenEnvOptions } from './openenv-backend.js';

@@ -8,7 +8,7 @@ import { parseServerJson } from './server-json.js';
 /** A row of a task file. */
 export interface ServerTask {
   task_key: string;
-  /** Empty if the task shows none: then the prompt is what the reset shows. */
+  /** Empty if the task has no prompt; the model then reads what the reset shows. */
   prompt: string;
   env_key: string;
   reset: { split: string; index: number };

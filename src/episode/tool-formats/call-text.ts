@@ -7,7 +7,7 @@ export function hermesCall({ name, arguments: given }: ToolCall, write = writeJs
   return `<tool_call>${write({ name, arguments: given })}</tool_call>`;
 }
 
-/** The form has no types: a text stands as it is, anything else as JSON. */
+/** The form has no types: a text is written unchanged, any other value as JSON. */
 export function xmlCall({ name, arguments: given }: ToolCall): string {
   const parameters = Object.entries(given).map(([key, value]) => {
     const written = typeof value === 'string' ? value : spacedJson(value);
@@ -24,13 +24,13 @@ export function mistralCall({ name, arguments: given }: ToolCall): string {
   return `[TOOL_CALLS]${spacedJson([{ name, arguments: given }])}`;
 }
 
-/** What looks like a mark within the arguments is escaped: Harmony has no other way to say that it is text. */
+/** Escapes characters in the arguments that look like a mark, because Harmony has no other way to quote them. */
 export function harmonyCall({ name, arguments: given }: ToolCall): string {
   const json = spacedJson(given).replaceAll('<|', '\\u003c|');
   return `<|channel|>commentary to=functions.${name} <|constrain|>json<|message|>${json}<|call|>`;
 }
 
-/** JSON as Python writes it, so as templates give it to models: a space behind each comma and colon. */
+/** JSON as Python, and so chat templates, write it: with a space after each comma and colon. */
 export function spacedJson(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(spacedJson).join(', ')}]`;
   if (!isObject(value)) return writeJson(value);

@@ -14,7 +14,7 @@ export function harmonyCalls(text: string): TurnPiece[] {
 }
 
 function pieceOfMessage(message: string, index: number): TurnPiece {
-  // Nobody but the model speaks in its turn: what it lets others say is no answer.
+  // Messages that the model writes in the name of others are no part of its answer.
   if (index > 0 && !message.startsWith('assistant')) return { kind: 'thinking', text: message };
   const [header = '', ...rest] = message.split('<|message|>');
   if (rest.length === 0) {

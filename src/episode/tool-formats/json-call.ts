@@ -1,4 +1,4 @@
-// Reads calls that are JSON. Models write the same call with different keys; what has one meaning is accepted, and no argument is dropped.
+// Reads calls that are JSON. Models write the same call with different keys; every unambiguous form is accepted, and no argument is dropped.
 import { isObject, numberIn, parseJson, repeatedKey } from '../../base/json.js';
 import type { ReadCall } from './turn-piece.js';
 
@@ -8,8 +8,8 @@ const argumentKeys = ['arguments', 'params', 'parameters', 'args', 'input', 'kwa
 const isText = (value: unknown): boolean => value === null || typeof value === 'string';
 const callTypes: readonly unknown[] = ['function', 'function_call', 'tool_call', 'tool_use'];
 /**
- * Keys that name a call and say nothing about what it does, with the values that they have then: another value may be an argument that the
- * model put beside the others.
+ * Keys that may accompany a call without changing its meaning, with the values that they then have. With another value, the key may be an
+ * argument that the model put in the wrong place.
  */
 const idleKeys = new Map<string, (value: unknown) => boolean>([
   ['type', (value) => callTypes.includes(value)],

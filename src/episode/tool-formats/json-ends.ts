@@ -2,16 +2,16 @@
 import { endOfString } from '../../base/json.js';
 
 /**
- * Remembers each opening that it has passed. A model that goes astray repeats `{` thousands of times: the text is then read once, and not once
- * for each of them.
+ * Remembers the result for each opening bracket that it has passed. If a degenerate model repeats `{` thousands of times, the text is still read
+ * only once, and not once for each bracket.
  */
 export class JsonEnds {
-  /** Index behind what begins at an index, or null. */
+  /** For each index at which an object or list begins, the index after its end, or null. */
   readonly #known = new Map<number, number | null>();
 
   constructor(private readonly text: string) {}
 
-  /** Index behind the object or list that begins at `start`; null if it does not end. */
+  /** Index after the object or list that begins at `start`; null if it does not end. */
   behind(start: number): number | null {
     const open: number[] = [];
     let at = start;

@@ -1,4 +1,4 @@
-// Calls of Llama 3: bare JSON, `{"name": …, "parameters": {…}}`, at the beginning of a line, or behind `<|python_tag|>`.
+// Calls of Llama 3: bare JSON, `{"name": …, "parameters": {…}}`, at the beginning of a line or after `<|python_tag|>`.
 import { isObject, parseJson } from '../../base/json.js';
 import { propertiesOf } from '../schema-type.js';
 import { ambiguousCall, callOf, nameKeys } from './json-call.js';
@@ -53,7 +53,7 @@ function readLlama(turn: LlamaTurn, start: number): ReadStretch | null {
   }
 }
 
-/** Null: it is not meant as a call, since JSON may also be an answer. `end`: null if it does not end. */
+/** The call that begins here; null if the JSON is not meant as a call, because it may also be an answer. `end`: null if the JSON does not end. */
 function callsAt(
   { text, context }: LlamaTurn,
   from: number,
@@ -89,14 +89,14 @@ function isMeant(value: unknown, context: TurnContext): boolean {
   );
 }
 
-/** A model that repeats how a tool is declared does not call it. */
+/** True for a tool's declaration: a model that repeats it does not call the tool. */
 function isSchema(given: unknown, name: unknown, { tools }: TurnContext): boolean {
   if (!isObject(given) || given['type'] !== 'object' || !isObject(given['properties'])) return false;
   const tool = tools.find((one) => one.name === name);
   return !Object.hasOwn(propertiesOf(tool?.input_schema), 'properties');
 }
 
-/** JSON that is no call is text in whole: a call that it quotes on a line of its own is not carried out. Null: it is no JSON. */
+/** JSON that is no call is text, also if it quotes a call on its own line. Null if it is no JSON. */
 function answer(text: string, from: number, end: number | null): ReadStretch | null {
   looksLikeJson.lastIndex = from;
   if (!looksLikeJson.test(text)) return null;

@@ -1,4 +1,4 @@
-// Where a pattern stands in a text: looked for once, however often it is asked.
+// Finds the matches of a pattern in a text. The text is searched only once, however often the matches are needed.
 
 export class Places {
   #found: number[] | undefined;
@@ -9,7 +9,7 @@ export class Places {
     private readonly pattern: RegExp,
   ) {}
 
-  /** Index of the first match that does not begin before `start`; undefined if there is none. */
+  /** Index of the first match that begins at `start` or later; undefined if there is none. */
   from(start: number): number | undefined {
     this.#found ??= [...this.text.matchAll(this.pattern)].map(({ index }) => index);
     let [low, high] = [0, this.#found.length];

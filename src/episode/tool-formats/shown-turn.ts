@@ -10,8 +10,8 @@ const hermes = { piecesOf: taggedCalls };
 const xmlForm = /^(?:<(?:tool_call|function_call)>\s*)?<function=/;
 
 /**
- * A turn of a demonstration in a run's format: demonstrations have Hermes' tags, whatever the run's format. What is in no tags stays, because it
- * may be in the run's format. Throws an Error if the format has no words for the turn.
+ * Translates a turn of a demonstration, which has Hermes' tags, to the run's format. Text outside tags is not changed, because it may already be
+ * in the run's format. Throws an Error if the format cannot express the turn.
  */
 export function turnIn(format: ToolFormat, text: string, tools: readonly ToolSpec[]): string {
   if (format.name === 'hermes') return text;
@@ -20,7 +20,7 @@ export function turnIn(format: ToolFormat, text: string, tools: readonly ToolSpe
   const stretches = callStretches(text, context).filter(
     ({ start }) => format.name !== 'qwen_xml' || !xmlForm.test(text.slice(start, start + 200)),
   );
-  // Tags within the arguments of a call in the run's format are text.
+  // If a call is already in the run's format, tags within its arguments are plain text.
   const isOwn =
     !stretches.some(({ pieces }) => pieces.some(isCall)) && format.piecesOf(text, context).some(isCall);
   if (isOwn || (stretches.length === 0 && (format.name !== 'gpt_oss' || text.includes('<|message|>'))))
@@ -41,7 +41,7 @@ export function turnIn(format: ToolFormat, text: string, tools: readonly ToolSpe
   return written;
 }
 
-/** Values without a type are equal if they are written the same. */
+/** Throws if the written turn would be read as another one. Values without a type are equal if their texts are equal. */
 function refuseOther(format: ToolFormat, meant: TurnAction, read: TurnAction): void {
   const [wanted, found] = [meant, read].map(({ asked, others, isDone }) => ({
     call: asked?.kind === 'call' ? format.callText(asked.call) : asked,

@@ -1,5 +1,5 @@
 // Calls between tags: `<tool_call>{"name": …}</tool_call>` (Hermes, Qwen2.5, Qwen3) and `<function=name><parameter=key>value</parameter>`
-// within the same tags (Qwen3-Coder, Qwen3.5). Either form is read from a model of the other one: each has one meaning.
+// within the same tags (Qwen3-Coder, Qwen3.5). Both forms are read from any of these models, because neither can be mistaken for the other.
 import { callsInJson } from './json-call.js';
 import { doneMark } from './marks.js';
 import { JsonEnds } from './json-ends.js';
@@ -10,14 +10,14 @@ import { XmlCalls } from './xml-call.js';
 
 const marks = /<tool_call>|<function_call>|<function=/;
 const openings = /<(tool_call|function_call)>\s*(?:```(?:json|xml)?\s*)?/y;
-/** Where a call ends that has no closing tag: it was the stop string, or the model forgot it. */
+/** Where a call without a closing tag ends: the tag was the stop string, or the model forgot it. */
 const looseEnds = new RegExp(`<tool_call>|<function_call>|${doneMark}|<\\|`, 'g');
 
 export function taggedCalls(text: string, context: TurnContext): TurnPiece[] {
   return scanTurn(text, context, { marks, readCall: taggedReader(text, context) });
 }
 
-/** The calls of a turn, and where they stand; those that are only thought of are left out. */
+/** The calls of a turn, and where they stand; without the calls within thinking. */
 export function callStretches(text: string, context: TurnContext): (ReadStretch & { start: number })[] {
   const read = taggedReader(text, context);
   const found: (ReadStretch & { start: number })[] = [];
@@ -68,13 +68,13 @@ function readTagged(turn: TaggedTurn, start: number): ReadStretch {
   return stretchOf(text, start, closed ?? end, callsInJson(text.slice(body, end)));
 }
 
-/** Index behind the closing tag if nothing but white space, or the end of a code block, comes before it. */
+/** Index after the closing tag if only white space or the end of a code block comes before the tag; else null. */
 function behind(text: string, from: number, close: string): number | null {
   const between = skipped(/\s*(?:```\s*)?/y, text, from);
   return text.startsWith(close, between) ? between + close.length : null;
 }
 
-/** Index behind the closing tag, or where a call without one ends. */
+/** Index after the closing tag, or where a call without one ends. */
 function endAt({ text, loose: ends }: TaggedTurn, from: number, close: string): number {
   const loose = ends.from(from) ?? text.length;
   const closing = text.slice(from, loose).indexOf(close);

@@ -20,14 +20,14 @@ export interface ToolFormat {
   stops: readonly string[];
   /** Texts of tokens that end a call and close the turn. */
   closers: readonly string[];
-  /** Texts of tokens that end a message within a turn: generation goes on behind them, also where a template closes turns with them. */
+  /** Texts of tokens that end a message within a turn. Generation continues after them, even if a template also closes turns with them. */
   messageEnds: readonly string[];
-  /** Texts of tokens that a turn is made of, beside those of thinking and of the end. */
+  /** Texts of the other tokens that structure a turn, without those for thinking and for the end. */
   marks: readonly string[];
   piecesOf(text: string, context: TurnContext): TurnPiece[];
   /** Text of a call, which `piecesOf` reads as this call. */
   callText(call: ToolCall): string;
-  /** Text of a turn, without the token that closes it unless a call or an answer ends with it. */
+  /** Text of a turn. The token that closes the turn is left out, unless it also ends a call or an answer. */
   turnText(parts: readonly TurnPart[]): string;
 }
 
@@ -37,7 +37,7 @@ const harmonyMarks = ['start', 'end', 'message', 'channel', 'constrain', 'call',
 
 const exampleCall: ToolCall = { name: 'tool_name', arguments: { param: 'value' } };
 
-/** What a format whose calls stand within text has beside the names of its tokens. */
+/** The functions and examples of a format whose calls stand within text. */
 function writtenBy(callText: ToolFormat['callText']): Pick<ToolFormat, 'example' | 'callText' | 'turnText'> {
   const example = callText(exampleCall);
   return { example: { skyrl: example, short: example }, callText, turnText: joinedTurn(callText) };

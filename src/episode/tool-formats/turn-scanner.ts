@@ -6,7 +6,7 @@ import type { ReadStretch, TurnContext, TurnPiece } from './turn-piece.js';
 interface ScannedFormat {
   /** Matches where a call may begin. */
   marks: RegExp;
-  /** What begins at a mark. Null: it is text, and a mark within it may begin a call. */
+  /** The call that begins at a mark. Null if it is text; a later mark may then begin a call. */
   readCall: (start: number) => ReadStretch | null;
 }
 
@@ -47,7 +47,7 @@ export function scanTurn(
       addText(index);
       think(next.lastIndex);
     } else if (groups?.['close'] !== undefined) {
-      // Blocks may be nested, or one began in a prompt that nobody knows of: all before the last closing tag is thinking, as for the template.
+      // Blocks may be nested, or a block may have begun in an unknown prompt. So all text before the last closing tag is thinking, as for the template.
       pieces.splice(0, pieces.length, { kind: 'thinking', text: text.slice(0, index) });
       position = next.lastIndex;
     } else {
@@ -66,7 +66,7 @@ export function scanTurn(
   return pieces;
 }
 
-/** Index behind what the sticky pattern matches at `from`, or `from`. */
+/** Index after the sticky pattern's match at `from`; `from` without a match. */
 export function skipped(pattern: RegExp, text: string, from: number): number {
   pattern.lastIndex = from;
   return pattern.test(text) ? pattern.lastIndex : from;

@@ -1,4 +1,4 @@
-// Writes turns whose calls are given, in each format: what demonstrations teach.
+// Writes turns with given calls in each format, for demonstrations.
 import type { ToolCall } from '../../spec/records/task.js';
 import { harmonyCall, llamaCall } from './call-text.js';
 import { scanTurn } from './turn-scanner.js';
@@ -6,13 +6,13 @@ import { scanTurn } from './turn-scanner.js';
 /** Text, or a call. */
 export type TurnPart = string | ToolCall;
 
-/** Calls stand where they are called. */
+/** For formats whose calls may stand anywhere in the text. */
 export const joinedTurn =
   (callText: (call: ToolCall) => string) =>
   (parts: readonly TurnPart[]): string =>
     parts.map((part) => (typeof part === 'string' ? part : callText(part))).join('');
 
-/** A call begins a line. */
+/** For formats whose calls begin a line. */
 export function llamaTurn(parts: readonly TurnPart[]): string {
   let turn = '';
   for (const [index, part] of parts.entries()) {
@@ -24,7 +24,7 @@ export function llamaTurn(parts: readonly TurnPart[]): string {
   return turn;
 }
 
-/** Each part is a message of its own. */
+/** For Harmony, in which each part is its own message. */
 export function harmonyTurn(parts: readonly TurnPart[]): string {
   const messages = parts.flatMap((part, index) => {
     if (typeof part !== 'string') return [harmonyCall(part)];

@@ -1,18 +1,18 @@
-// Gives an argument that was written as text the type that the tool's schema asks for.
+// Converts an argument that was written as text to the type in the tool's schema.
 import { isObject, numberIn, parseJson } from '../../base/json.js';
 import type { JsonSchemaObject } from '../../spec/records/task.js';
 import { jsonTypesOf, propertiesOf, valuesOf } from '../schema-type.js';
 
 type TypedValue = { value: unknown } | { problem: string };
 
-/** Without a schema, or where it allows text that is nothing else, the value is the text itself. */
+/** The value is the text itself if there is no schema, or if the schema allows text and the text fits no other allowed type. */
 export function valueOfType(written: string, schema: JsonSchemaObject | undefined, key: string): TypedValue {
   const properties = propertiesOf(schema);
   const property = Object.hasOwn(properties, key) ? properties[key] : undefined;
   const types = jsonTypesOf(property, schema);
   const text = written.trim();
   if (types.has('string') && valuesOf(property, schema).includes(text)) return { value: text };
-  // A text may be the word "none"; nothing else may.
+  // Only for a text can the word "none" be a value.
   const nothing = types.has('string') ? /^(null|None)$/ : /^(null|none)$/i;
   if (types.has('null') && nothing.test(text)) return { value: null };
   if (types.has('boolean') && /^(true|false)$/i.test(text)) return { value: /^true$/i.test(text) };

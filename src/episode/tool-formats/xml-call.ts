@@ -10,12 +10,12 @@ const parameterTag = /\s*<parameter=([^<>\n]+)>/y;
 const functionEnd = /\s*<\/function>/y;
 /** A closing tag within a value is followed by other text. */
 const parameterEnd = /<\/parameter>(?=\s*(?:<parameter=|<\/function>|<\/tool_call>|$))/g;
-/** What begins on a line of its own where the closing tag before it was forgotten. */
+/** A tag at the beginning of a line, which ends a value whose closing tag was forgotten. */
 const nextTag = /\r?\n[ \t]*<(?:parameter=([^<>\n]+)|function=[^<>\n]+)>/g;
 
 export interface ReadXmlCall {
   read: ReadCall;
-  /** Index behind what was read. */
+  /** Index after the text that was read. */
   end: number;
 }
 
@@ -61,7 +61,7 @@ export class XmlCalls {
     }
   }
 
-  /** Where the value that begins at `begin` ends, and the index behind its closing tag; null if it has none. */
+  /** The end of the value that begins at `begin`, and the index after its closing tag; null if it has none. */
   #valueEnd(
     begin: number,
     schema: JsonSchemaObject | undefined,
@@ -75,7 +75,7 @@ export class XmlCalls {
       // The value has reached the next call.
       if (other === undefined) return null;
       const name = other.trim();
-      // A forgotten closing tag: as vLLM's parser of this form, the next parameter ends the value. A tag of no parameter is text.
+      // The closing tag was forgotten. As in vLLM's parser, the next parameter ends the value; a tag that is no parameter's is text.
       const isNext = known.length === 0 || known.includes(name);
       if (isNext && name !== key && !given.has(name)) return [begin + index, begin + index];
     }
@@ -83,13 +83,13 @@ export class XmlCalls {
   }
 }
 
-/** The value without the line breaks that the form puts around it. */
+/** The value without the line breaks around it, which belong to the form. */
 function withoutFrame(written: string): string {
   const isWindows = written.startsWith('\r\n');
   return written.replace(/^\r?\n/, '').replace(isWindows ? /\r?\n$/ : /\n$/, '');
 }
 
-/** Models put a name in quotes as in XML, too. */
+/** A name without quotes, because models may also write it in quotes, as in XML. */
 function nameIn(tag: RegExpExecArray | null): string | undefined {
   return tag?.[1]?.trim().replace(/^(["'])(.*)\1$/, '$2');
 }

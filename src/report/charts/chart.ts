@@ -44,7 +44,7 @@ export interface ChartOptions {
   yRange: [number, number];
   yFormat: (value: number) => string;
   series: ChartSeries[];
-  /** Steps from which on an environment is another one: lines are parted there. */
+  /** Steps at which an environment changed; lines are interrupted there. */
   breaks?: readonly number[];
   /** Named spans of steps. Every second one is shaded. */
   bands: ChartBand[];
@@ -99,7 +99,7 @@ export function lineChart(options: ChartOptions): string {
     const points = joined(one);
     return parted(points, breaks)
       .map((part) =>
-        // A line of one point would not be seen.
+        // A line with only one point would be invisible.
         part.length === 1 && points.length > 1 && one.draw === 'line'
           ? drawDot(one.style, one.draw, place(part[0] as Place))
           : polyline(part.map(place), { class: `line ${one.style}` }),
@@ -188,7 +188,7 @@ export function smoothed(points: { x: number; y: number }[], width: number): { x
   });
 }
 
-/** Each part by itself: a mean over two environments is that of none. */
+/** Smooths each part separately, because a mean over two environments describes neither. */
 export function smoothedParts(
   points: { x: number; y: number }[],
   width: number,

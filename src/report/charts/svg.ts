@@ -72,7 +72,7 @@ export function stepAxis(first: number, last: number, count: number, x: Scale, {
       (step) => Number.isInteger(step) && step >= first && step <= last,
     );
   let steps = whole(count);
-  // One tick gives no scale.
+  // One tick does not show a scale.
   for (let more = 2 * count; steps.length < 2 && more <= 8 * count; more *= 2) steps = whole(more);
   return steps
     .map((step) => text(step.toLocaleString('en'), x(step), bottom + 18, { 'text-anchor': 'middle' }))

@@ -38,7 +38,7 @@ const trends: {
 ];
 
 /**
- * Empty if there is nothing to draw. An event that never happened gets no chart. `breaks`: steps from which on an environment is another one.
+ * Empty if there is nothing to draw. An event that never happened gets no chart. `breaks`: steps at which an environment changed.
  */
 export function trajectoryTrends(points: readonly TrajectoryPoint[], breaks: readonly number[]): string {
   if (points.length < 2) return '';

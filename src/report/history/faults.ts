@@ -23,7 +23,7 @@ import type { ObjectStore } from '../../store/objects/object-store.js';
 interface CauseOfLoss {
   cause: RecoveryCause;
   count: number;
-  /** How many of them were noticed only after a time. */
+  /** Number of failures that were noticed only after some time. */
   noticedLater: number;
   figures: FaultFigures;
 }

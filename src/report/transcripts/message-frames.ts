@@ -1,5 +1,5 @@
-// Finds the messages in the tokens of a conversation, by the control tokens with which the run's own chat template opens them. Template and
-// tokenizer say which these are: a conversation of known words is rendered, and what stands before each word is read.
+// Finds the messages in the tokens of a conversation, by the control tokens with which the run's own chat template opens them. To learn these
+// tokens, a conversation of known words is rendered with template and tokenizer, and the tokens before each word are read.
 import type { ChatMessage, ChatTemplate } from '../../episode/chat-template.js';
 import type { DecodedPart, Tokenizer } from '../../episode/tokenizer.js';
 
@@ -26,7 +26,7 @@ export interface MessageFrames {
   openings: Opening[];
   /** Texts of all control tokens that the template writes. */
   tokens: ReadonlySet<string>;
-  /** How the template writes the system prompt: as a message of its own, as one that opens like a user's, or in one message with the task. */
+  /** How the template writes the system prompt: in a message of its own, in one that opens like a user's, or in the task's message. */
   system: 'own' | 'as user' | 'merged';
   /** What follows the last message: its closing, and the opening of the model's turn. */
   promptTail: DecodedPart[];
@@ -47,7 +47,7 @@ export function messageFrames({ tokenizer, template }: FrameSource): MessageFram
   const plain: Context[] = [
     ['user', before(turn, words.user)],
     ['user', before(observation, words.user)],
-    // Not looked for, because the tail is cut off. The others must differ from it.
+    // It is not searched for, because the tail is cut off; but the other openings must differ from it.
     ['assistant', before(turn, words.assistant)],
   ];
   const own: Context[] = [
@@ -66,7 +66,7 @@ export function messageFrames({ tokenizer, template }: FrameSource): MessageFram
   };
 }
 
-/** `otherwise`: role of text that stands in no message. */
+/** `otherwise`: role of text outside all messages. */
 export function messagesIn(
   parts: readonly DecodedPart[],
   { openings, tokens }: Pick<MessageFrames, 'openings' | 'tokens'>,
@@ -94,13 +94,13 @@ export function withoutTail(parts: readonly DecodedPart[], tail: readonly Decode
   const joined = parts[start];
   if (!first || !joined || !rest.every((part, at) => isSame(parts[start + 1 + at], part))) return [...parts];
   if (first.isControl) return isSame(joined, first) ? parts.slice(0, start) : [...parts];
-  // The tail's first text and the message's last one are one part.
+  // The message's last text and the tail's first text form one part.
   const [text, end] = [joined.text.trimEnd(), first.text.trimEnd()];
   if (joined.isControl || !text.endsWith(end)) return [...parts];
   return [...parts.slice(0, start), textPart(text.slice(0, text.length - end.length))];
 }
 
-/** The parts that stand before a message of the role. */
+/** A role, and the parts before a message of this role. */
 type Context = [Role, DecodedPart[]];
 
 /** The shortest openings that tell the roles apart; null if none do. */
@@ -112,14 +112,14 @@ function distinctOpenings(contexts: readonly Context[]): Opening[] | null {
       return opening.length > 0 ? [{ role, parts: opening }] : [];
     });
     const roles = new Map(openings.map((opening) => [keyOf(opening), opening]));
-    // The longest first: one may begin like another.
+    // The longest come first, because a short one may be the beginning of a longer one.
     if (openings.every((opening) => roles.get(keyOf(opening))?.role === opening.role))
       return [...roles.values()].sort((a, b) => b.parts.length - a.parts.length);
   }
   return null;
 }
 
-/** From the control token that is `depth`th from the end, and from further ones that only a role's name parts from it. */
+/** The parts from the `depth`th control token from the end on. Control tokens before it are included if only a role's name lies between. */
 function openingOf(parts: readonly DecodedPart[], depth: number): DecodedPart[] {
   const controls = parts.flatMap(({ isControl }, at) => (isControl ? [at] : []));
   let start = controls.at(-depth) ?? controls[0];
@@ -128,14 +128,14 @@ function openingOf(parts: readonly DecodedPart[], depth: number): DecodedPart[] 
   const opening = parts.slice(start);
   const last = opening.at(-1)!;
   if (last.isControl) return opening;
-  // Of the text before a message only a name says whose it is. What else the template says there, the model has read.
+  // Of the text after the last control token, only a role's name belongs to the opening. Other text there is content that the model has read.
   const name = /^ ?([\w-]+)[ \t]*\n/.exec(last.text)?.[1];
   return [...opening.slice(0, -1), ...(name === undefined ? [] : [textPart(`${name}\n`)])];
 }
 
 interface Opened {
   role: Role;
-  /** Index behind the opening. */
+  /** Index after the opening. */
   end: number;
   /** Text of the opening's last part that belongs to the message. */
   rest: string;
@@ -174,7 +174,7 @@ function matched(
       if (part.text !== wanted.text) return null;
       continue;
     }
-    // A name at the end is on a line of its own, before the message.
+    // A name at the opening's end has its own line, before the message.
     const isLast = index === opening.parts.length - 1;
     const found = isLast ? /^ ?([\w-]+)[ \t]*(?:\n|$)/.exec(part.text) : /^\s*([\w-]+)\s*$/.exec(part.text);
     if (!isWord(wanted)) {
@@ -219,7 +219,7 @@ function after(rendered: readonly DecodedPart[], word: string): DecodedPart[] {
   return start < 0 ? [] : rendered.slice(start + 1);
 }
 
-/** The parts, divided at the known words too. */
+/** The parts, also divided at the known words. */
 function atWords(parts: readonly DecodedPart[]): DecodedPart[] {
   const divide = new RegExp(`(${knownWords.join('|')})`);
   return parts.flatMap((part) =>

@@ -1,9 +1,9 @@
-// Reads the tools of an episode back from its system prompt. A record does not hold them, and some formats read a turn by them.
+// Reads the tools of an episode back from its system prompt, because records do not contain them and some formats need them to read a turn.
 import { isObject, parseJson } from '../../base/json.js';
 import { shortTypes } from '../../episode/schema-type.js';
 import type { ToolSpec } from '../../spec/records/task.js';
 
-/** `known`: the environment's tools when the run began; signatures say less. `called`: names of the tools that the episode has called. */
+/** `known`: the environment's tools when the run began, with more details than signatures. `called`: names of the tools that the episode called. */
 export function promptTools(
   prompt: string,
   known: readonly ToolSpec[],
@@ -14,7 +14,7 @@ export function promptTools(
   return all.filter(({ name }, at) => all.findIndex((tool) => tool.name === name) === at);
 }
 
-/** The first JSON list of tools; null if there is none. Its lines are indented, but for the brackets. */
+/** The first JSON list of tools; null if there is none. All its lines but the brackets are indented. */
 function jsonTools(prompt: string): ToolSpec[] | null {
   for (const [list] of prompt.matchAll(/^\[\n[^]*?\n\]$/gm)) {
     const tools = toolsIn(list);
@@ -57,7 +57,7 @@ function signedTools(prompt: string): ToolSpec[] {
   });
 }
 
-/** The types without what is within them: `list` for `list[{id: int}]`, `str` for `"open"`. */
+/** The types without their parts: `list` for `list[{id: int}]`, `str` for `"open"`. */
 function flat(types: string): string {
   let text = types.replace(/"(?:[^"\\]|\\.)*"/g, 'str');
   for (let before = ''; before !== text;) {

@@ -34,14 +34,14 @@ export interface Transcript {
   turns: number;
   /** The task's request: the last message of the prompt. */
   request: string;
-  /** How the run's tool calls are read. */
+  /** The format in which the run's tool calls are read. */
   format: ToolFormatName;
   messages: Message[];
 }
 
 /** The part of a run's data by which its episodes are read. */
 export interface TranscriptCoder extends TextCoder {
-  /** Tools by environment, where the run has asked for them. */
+  /** Tools by environment, if the run has asked for them. */
   tools: Readonly<Record<string, readonly ToolSpec[]>>;
   taskByKey: ReadonlyMap<string, Pick<Task, 'prompt'>>;
 }
@@ -115,7 +115,7 @@ function asMessage({ role, text }: RoleText): Message {
   return role === 'assistant' ? { role, text, segments: [{ kind: 'text', text }] } : { role, text };
 }
 
-/** Prompts of an environment are alike, so most of them list the same tools. */
+/** Cached, because most prompts of an environment list the same tools. */
 function promptToolsMemo({ tools }: TranscriptCoder) {
   const memo = new Map<string, ToolSpec[]>();
   return (system: string, env_key: string, called: readonly string[]): ToolSpec[] => {
@@ -131,7 +131,7 @@ function promptToolsMemo({ tools }: TranscriptCoder) {
 
 const rememberedPrompts = 64;
 
-/** Texts of the turn's control tokens that no call is made of, such as one that opens a message. They are not shown. */
+/** Texts of the turn's control tokens that belong to no call, such as one that opens a message. They are not shown. */
 function strayTokens({ tokenizer, format }: TextCoder, sampled: readonly number[]): string[] {
   const meant: string[] = [...format.marks, ...format.stops];
   const texts = tokenizer.decodeParts(sampled).flatMap(({ text, isControl }) => (isControl ? [text] : []));

@@ -1,4 +1,4 @@
-// Divides a turn of the model for people, by the pieces that the run reads.
+// Divides a turn of the model into the pieces that the run reads, to show it to people.
 import { writeJson } from '../../base/json.js';
 import { actionOf } from '../../episode/turn-action.js';
 import type { ToolFormat } from '../../episode/tool-formats/tool-format.js';
@@ -9,7 +9,7 @@ import type { ToolCall } from '../../spec/records/task.js';
 export type Segment =
   | { kind: 'text'; text: string }
   | { kind: 'call'; name: string; arguments: [name: string, value: string][] }
-  /** It is meant as a call, and is none. */
+  /** A call that cannot be read. */
   | { kind: 'malformed'; text: string }
   | { kind: 'done' };
 
@@ -33,7 +33,7 @@ export function segmentsOf(
   });
 }
 
-/** The segments with at most `limit` characters of text. What is cut says so. */
+/** The segments with at most `limit` characters of text. A text that was cut says so. */
 export function cutSegments(segments: readonly Segment[], limit: number): Segment[] {
   let left = limit;
   const cut = (text: string): string => {
@@ -59,7 +59,7 @@ export function cutText(text: string, limit: number): string {
   return text.length <= limit ? text : `${text.slice(0, limit)}\n[cut: ${text.length} characters]`;
 }
 
-/** With it a turn says that the task is finished. Of several ones the last is shown so: a turn may speak of others. */
+/** The mark with which a turn ends the task. Only the last one is shown as the end, because a turn may mention the mark before. */
 const mark = /<done>|\[done\]/gi;
 
 function endSegments(text: string): Segment[] {

@@ -19,13 +19,13 @@ export function plain(text: string): string {
     .replace(/[|<[]/g, '\\$&');
 }
 
-/** What is shown, and its parts; the first says most. Empty parts are left out. */
+/** A name and what is shown for it, in parts, the most important first. Empty parts are left out. */
 export type Fact = readonly [name: string, ...parts: string[]];
 
 /** A longer word would widen the table beyond the pane of a window that is 1,280 pixels wide. */
 const wordCharacters = 32;
 
-/** Facts as a table of two columns, which no window cuts off: facts with a longer word follow it as a list, where words do break. */
+/** Facts as a table of two columns that no window cuts off. Facts with a longer word follow as a list, because long words break there. */
 export function factTable(facts: readonly Fact[]): string {
   const fits = (fact: Fact): boolean => fact.slice(1).every((part) => longestWord(part) <= wordCharacters);
   const rows = facts.filter(fits).map(([name, ...parts]) => [unbrokenIfShort(name), joined(parts)]);
@@ -47,15 +47,15 @@ function longestWord(text: string): number {
   return Math.max(...text.split(/\s|(?<=-)(?=[a-z])/i).map((word) => word.length));
 }
 
-/** Below this a part stays in one line; so much fits every pane. */
+/** A part of at most this length is never broken into two lines; it fits in every pane. */
 const shortCharacters = 28;
 
-/** With spaces that do not wrap; their words are joined, so longer text keeps the usual ones. */
+/** A short text with non-breaking spaces; a longer one keeps its spaces, so that it can be broken. */
 function unbrokenIfShort(text: string): string {
   return text.length <= shortCharacters ? text.replaceAll(' ', '\u00a0') : text;
 }
 
-/** `28 Nov 10:43 UTC`: without hyphens, at which browsers would break it, and with spaces at which they do not. */
+/** `28 Nov 10:43 UTC`, without hyphens and with non-breaking spaces, so that browsers do not break it. */
 export function minuteText(time: Date | number): string {
   const text = new Date(time).toUTCString();
   return `${text.slice(5, 11)} ${text.slice(17, 22)} UTC`.replaceAll(' ', '\u00a0');

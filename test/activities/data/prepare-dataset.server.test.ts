@@ -71,7 +71,7 @@ const itemsOf = async <T>(version: string, path: string): Promise<T[]> =>
   readDatasetItems<T>(store, await requirePrepared(store, `counting@${version}`, ''), path);
 
 describe('a dataset with solutions', () => {
-  it('keeps the tasks whose solutions are graded 1, and whose doing nothing is not', async () => {
+  it('keeps a task if its solution is graded 1 and doing nothing is not', async () => {
     const result = await prepare(specOf('v1'));
     expect(result).toEqual({
       dataset: 'counting@v1',
@@ -193,7 +193,7 @@ describe('a dataset that cannot be prepared has one error', () => {
   });
 });
 
-it('finds within seconds that nobody answers at the address of a server', async () => {
+it('is stopped within seconds if no server answers at an address', async () => {
   const begun = performance.now();
   const environments = [{ env_key: 'counter', url: 'http://127.0.0.1:9' }];
   await expect(
@@ -205,7 +205,7 @@ it('finds within seconds that nobody answers at the address of a server', async 
 }, 40_000);
 
 describe('an environment that gives no grade', () => {
-  it('stops the preparation, and takes no task for a broken one', async () => {
+  it('stops the preparation, and no task is recorded as broken', async () => {
     const unplayable = numbers.map((n) => ({ ...counterTask(n), task_key: `counter/down/${n}` }));
     const rows = [counterTask(1), ...unplayable];
     const spec = specOf('u1', {

@@ -193,7 +193,7 @@ describe('the batch of twelve episodes', () => {
     expect(arrays.target_advantages.reduce((sum, value) => sum + value, 0)).toBeCloseTo(0, 5);
   });
 
-  test('with overlong filtering, has no loss for what a length limit cut off, and counts its value all the same', async () => {
+  test('with overlong filtering, has no loss for an episode that a length limit cut off, but counts its value', async () => {
     const limits = { ...plan.sampling, max_generate_length: 3, max_sequence_length: 16 };
     const digest = 'd'.repeat(64);
     const by: GrpoPlan = {
@@ -213,7 +213,7 @@ describe('the batch of twelve episodes', () => {
       ...{ stop_reason: 'max_turns', tokens: tokens.filter((token) => token !== 900) },
       turns: [{ policy_step: 0, start, end: start + 3 }],
     }));
-    // It said that it was done with the last token it had: that is no cut.
+    // Its last allowed token ended the episode, so it was not cut off.
     change(1, 1, ({ tokens, prompt_length: start }) => ({
       ...{ stop_reason: 'done', tokens: tokens.filter((token) => token !== 900) },
       turns: [{ policy_step: 0, start, end: start + 3 }],

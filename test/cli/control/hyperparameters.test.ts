@@ -13,12 +13,12 @@ test.each([
   ['save_steps=5', 'did you mean ckpt_interval=5?'],
   ['temprature=0.7', 'did you mean temperature=0.7?'],
   ['Lr', 'did you mean lr=NUMBER?'],
-])('another name is answered with ours: %s', (given, hint) => {
+])('for a name of another trainer the error suggests our name: %s', (given, hint) => {
   expect(() => hyperparameters([given])).toThrow(`${JSON.stringify(given)} is not understood: ${hint}`);
 });
 
 test.each(['lr', 'weight_decay=0.1', 'repetition_penalty=1.1', '=3'])(
-  'what is no setting with a number, or cannot change while a run goes on, is answered with what can: %s',
+  'a text that is not NAME=NUMBER, or names a setting that cannot change during a run, gets the names that can: %s',
   (given) => {
     expect(() => hyperparameters([given])).toThrow(/is not understood: give NAME=NUMBER, NAME one of lr, /);
   },

@@ -43,7 +43,7 @@ test('an update that was not written leaves all of it to the next one', async ()
   expect(sent.offer('r', 'at 2', none)).toEqual({ ...nothing, train: 10 });
 });
 
-test('of an episode that a dead process began, the record counts where it shows more', async () => {
+test('for an episode that a dead process began, the larger of sent and recorded tokens counts', async () => {
   const sent = new SentTokens();
   await send(sent, itemOf.episode(3, 0, 0), { prefill: 30, sample: 3 });
   await send(sent, itemOf.episode(3, 0, 1), { prefill: 40, sample: 4 });
@@ -55,7 +55,7 @@ test('of an episode that a dead process began, the record counts where it shows 
   expect(sent.offer('r', 'at 3', recorded)).toEqual({ ...nothing, prefill: 100, sample: 10 });
 });
 
-test('a step that another process committed counts its own items there', async () => {
+test('items of a step that another process committed are not counted again', async () => {
   const sent = new SentTokens();
   await send(sent, itemOf.episode(3, 0, 0), { prefill: 30 });
   await send(sent, itemOf.episode(30, 0, 0), { prefill: 4 });

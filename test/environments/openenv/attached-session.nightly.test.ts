@@ -78,7 +78,7 @@ describe.skipIf(!python)('a session on a server of one place', () => {
   it('sends a call again that the server has not seen', async () => {
     const env = await open();
     expect(await call(env)).toEqual(textResult('1'));
-    // Until the count is compared: that request would be lost in place of the call.
+    // Wait until the client has compared the count; else that request would be lost instead of the call.
     await new Promise((resolve) => setTimeout(resolve, 500));
     const lost = proxy.loseNextRequest();
     expect(await call(env)).toEqual(textResult('2'));
@@ -87,7 +87,7 @@ describe.skipIf(!python)('a session on a server of one place', () => {
     await env.close();
   });
 
-  it('is given up after a call that was carried out, and another one begins in a fresh world', async () => {
+  it('is given up after a call was carried out and its reply lost; another session begins in a fresh world', async () => {
     const env = await open();
     await call(env);
     await new Promise((resolve) => setTimeout(resolve, 500));

@@ -1,4 +1,4 @@
-// Sessions that outlive their sockets, on a server that counts, refuses and is late as a test says.
+// Sessions that outlive their sockets. Each test sets how the server counts and refuses steps, and how long it takes.
 import { once } from 'node:events';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { createServer, type IncomingMessage } from 'node:http';
@@ -15,12 +15,12 @@ import { until } from '../../support/until.js';
 const quiet = new AbortController().signal;
 const socketLost = { kind: 'unavailable', reason: 'socket_lost' };
 
-/** Answers of `POST /mcp` wait for it. */
+/** The server answers `POST /mcp` only after this promise. */
 let making: Promise<void>;
 let makingError: string | null;
 let handshake: number | null;
 let stateFails: boolean;
-/** What happens to the next step beside an answer: `lost` before or after it is carried out. */
+/** Why the next step gets no answer: it is `lost` before it is carried out, or carried out and `unanswered`. */
 let nextStep: 'lost' | 'unanswered' | null;
 let carriedOut: number;
 let counted: number;
@@ -102,7 +102,7 @@ async function begun(): Promise<AttachedSession> {
   return session;
 }
 
-/** Until the session has heard the count of its last step. */
+/** Waits until the session knows the server's count after its last step. */
 const compared = () => new Promise((resolve) => setTimeout(resolve, 100));
 
 describe('a step without an answer', () => {
@@ -138,8 +138,8 @@ describe('a step without an answer', () => {
   });
 });
 
-describe('a session that is late', () => {
-  it.each(['signal', 'limit'])('is given up at the %s, and closed when it comes', async (by) => {
+describe('a session that the server makes too late', () => {
+  it.each(['signal', 'limit'])('is given up at the %s, and closed as soon as it exists', async (by) => {
     let come = (): void => undefined;
     making = new Promise((resolve) => (come = resolve));
     const ending = new AbortController();
@@ -156,7 +156,7 @@ describe('a server', () => {
   const server = (headers?: Record<string, string>) =>
     new OpenEnvServer({ url, sessions: 'attached', ...(headers ? { headers } : {}) });
 
-  it('that repeats a header’s secret while a session is made is not quoted with it', async () => {
+  it('that repeats a header’s secret in an error is quoted without the secret', async () => {
     makingError = 'I know s3cr3t-value';
     const opened = server({ Authorization: 'Bearer s3cr3t-value' }).connectAttached(made, 5000, quiet);
     await expect(opened).rejects.toThrow(/I know \[secret removed\]/);

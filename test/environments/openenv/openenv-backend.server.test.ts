@@ -121,7 +121,7 @@ describe('an episode', () => {
     await (await open(backend)).close();
   });
 
-  it('gets ten megabytes of output cut short, or whole from a server that allows so much', async () => {
+  it('gets ten megabytes of output truncated, or completely from a server with a higher limit', async () => {
     const env = await open(connect((await serve()).url));
     expect(contentText((await call(env, 'shout')).content)).toMatch(
       /^x{100000}\n\[cut: 10000000 characters, the first 100000 are shown\]$/,
@@ -355,7 +355,7 @@ describe('a server that breaks the protocol', () => {
   );
 
   it.each(['[]', '3', 'ping', '{"data":{}}', '{"type":"result","data":{}}'])(
-    '%s: is no answer, which the failure says',
+    '%s is no answer, and the error says so',
     async (text) => {
       answer = text;
       await expect(open(connect(url, { callTimeoutMs: 200 }))).rejects.toMatchObject({
@@ -369,7 +369,7 @@ describe('a server that breaks the protocol', () => {
 });
 
 describe('many episodes', () => {
-  it('on one place are slow, which they say while they wait; with enough places they say nothing', async () => {
+  it('report that they wait if there is only one place, and nothing if there are enough places', async () => {
     const waits = async (maxSessions: number): Promise<string[]> => {
       const backend = connect((await serve({ maxSessions })).url, { maxSessions: 400 });
       const said = new Set<string>();

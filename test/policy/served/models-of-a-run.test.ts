@@ -1,4 +1,4 @@
-// What a run's models on a Tinker server begin with, save and leave behind, on the simulated server.
+// Models of a run on a simulated Tinker server: the state that each begins with, and the states that it saves.
 import { describe, expect, test } from 'vitest';
 import { readInstances, readSavedStates } from '../../../src/store/runs/served-models.js';
 import { take, undisturbed, type Undisturbed } from './simulation/undisturbed.js';
@@ -8,7 +8,7 @@ const savedSteps = ({ server }: Undisturbed): string[] =>
     .filter(({ type, adapters }) => type === 'training' && adapters)
     .map(({ name }) => name.slice(0, 7));
 
-/** A server that adds up gradients in another order: a fifth of what the step moved. */
+/** Moves the saved weights of a step by a fifth of the step back, as if the server had added up gradients in another order. */
 function vary({ server, run }: Undisturbed, step: number): void {
   const before = run.states[step - 1]!.adapters.weights;
   for (const { type, name, adapters } of server.saves.values())
@@ -22,7 +22,7 @@ function lose({ server }: Undisturbed): void {
 }
 
 describe('a saved state whose weights are a little off', () => {
-  test('is passed over if the model that saved it is the one whose log-probs are recorded', async () => {
+  test('is passed over if the recorded log-probs are those of the model that saved it', async () => {
     const world = await undisturbed();
     vary(world, 3);
     await world.worker('b').sample(world.run, 3, 1, 'run');

@@ -1,5 +1,5 @@
-// The audit of which batches the models on a Tinker server have taken, on the records that a simulated run leaves. Its episodes are invented,
-// so only R34 and unreadable records are compared.
+// Audits the records of a simulated run on a Tinker server: which models took which batches. The run's episodes are invented, so only
+// violations of R34 and unreadable records are compared.
 import { beforeEach, describe, expect, test } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { quarantine } from '../../../src/cli/store/quarantine-command.js';
@@ -18,7 +18,7 @@ beforeEach(async () => {
   await world.worker('b').sample(world.run, 3, 1, 'run');
 });
 
-/** The record that the first model is given up has number 2. */
+/** The second model is instance 3: number 2 records that the first model was given up. */
 const key = appliedKey('tiny', 3, 3);
 
 const found = async () =>

@@ -54,12 +54,12 @@ BatchSize size_of(const Batch& batch) {
   return size;
 }
 
-// Of reference weights beside a GPU, which the host does not pack.
+// Host memory for reference weights when a GPU computes: the host does not pack them into panels.
 std::size_t host_reference_bytes(const Architecture& architecture, const MemoryPlan& plan) {
   return ParameterLayout(architecture).total * sizeof(float) + plan.rope;
 }
 
-// Beside a GPU the host has the arrays of the held state and of the next one, and packs the weights to check updates.
+// When a GPU computes, the host still holds the arrays of the held state and of the next one, and packs the weights to check updates.
 void require_host_memory(const MemoryRequest& request) {
   const MemoryPlan all = plan_memory(request);
   MemoryPlan plan;

@@ -19,9 +19,9 @@ const answerWithinMs = 10 * 60_000;
 const patienceMs = 15 * 60_000;
 const pauses = [500, 30_000] as const;
 
-/** Answers in a row that cannot be read: then the try is lost. */
+/** After so many unreadable answers in a row, the try is lost. */
 const maxBadReplies = 3;
-/** Tries in a row that are lost so: then the endpoint is no chat endpoint any more. */
+/** After so many tries in a row that were lost in this way, the endpoint no longer counts as a chat endpoint. */
 const maxLostTries = 5;
 
 /** The endpoint refuses this conversation, and would refuse it again. */
@@ -69,7 +69,8 @@ export class ChatEndpoint {
         continue;
       }
       if (awakeNow() > until) {
-        // An endpoint that has answered in this try refuses what comes next; else it is away. The server's words could differ at each attempt.
+        // If the endpoint has answered in this try, it refuses this conversation; else it is away. The error does not quote the server, whose
+        // words could differ at each attempt.
         if (messages.some(({ role }) => role === 'assistant')) throw new RefusedConversation(answer.problem);
         throw new Error(`${url} has not answered for 15 minutes`);
       }
@@ -112,7 +113,7 @@ export class ChatEndpoint {
 
 const reachedWithinMs = 10_000;
 
-/** Throws `InvalidSpec` if nobody answers at the endpoint's address within 10 s, with whatever. */
+/** Throws `InvalidSpec` if the endpoint's address gives no answer of any kind within 10 s. */
 export async function refuseSilentTeacher(teacher: TeacherSpec, signal: AbortSignal): Promise<void> {
   const until = awakeNow() + reachedWithinMs;
   const backoff = new Backoff(pauses);

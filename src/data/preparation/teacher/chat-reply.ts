@@ -27,7 +27,7 @@ const reply = z.object({
     .nullish(),
 });
 
-/** What is wrong with an answer, and what to do if each answer is such. */
+/** What is wrong with an answer, and what to do if all answers are like it. */
 export interface BadReply {
   problem: string;
   fix: string;
@@ -79,7 +79,7 @@ function turnOf({ content, tool_calls, function_call }: z.output<typeof message>
 const textOfPart = ({ type, text }: z.output<typeof part>): string[] =>
   (type === 'text' || type === 'output_text') && typeof text === 'string' ? [text] : [];
 
-/** Arguments that are JSON stay as they were written. */
+/** The call as a policy would write it. Arguments that are valid JSON are not changed. */
 function callText({ name, arguments: given }: z.output<typeof called>): string {
   const written = typeof given === 'string' ? given.trim() : writeJson(given ?? {});
   const isNone = written === '' || written === 'null';
@@ -97,9 +97,9 @@ function parsed(text: string): unknown {
 
 const fence = '```';
 
-/** A call in a code block, or as the whole answer, is in its tags then; a code block around the whole answer is taken off. */
+/** Puts a call that is a code block, or the whole answer, into tags; removes a code block around the whole answer. */
 function withoutFences(text: string): string {
-  // What is only thought of is no call.
+  // A call within the reasoning is no call.
   const from = Math.max(0, text.lastIndexOf('</think>'));
   const [thought, said] = [text.slice(0, from), text.slice(from)];
   // Every second part is within a code block.
@@ -121,7 +121,7 @@ function withoutFences(text: string): string {
   return `${thought}${closing}${`${inner} ${after.trim()}`.trim()}`;
 }
 
-/** What is between the fences, below the line that names its language; null without such a line. */
+/** The content of a code block, without its first line, which may name a language; null if there is no such line. */
 function blockText(part = ''): string | null {
   const [header] = /^[\w-]*[ \t]*\r?\n/.exec(part) ?? [];
   return header === undefined ? null : part.slice(header.length).trim();
@@ -129,7 +129,7 @@ function blockText(part = ''): string | null {
 
 const hasArguments = /"(?:arguments|parameters|params|args|input|kwargs)"\s*:/;
 
-/** An answer such as `{"name": "Ada"}` is none: a call without its tags must have arguments. */
+/** A call without tags must have arguments, because an answer such as `{"name": "Ada"}` is no call. */
 function isCall(text: string): boolean {
   return hasArguments.test(text) && callsInJson(text).some((read) => 'call' in read);
 }

@@ -18,10 +18,10 @@ import { type ChatEndpoint, type ChatMessage, RefusedConversation } from './chat
 
 export type Taught = Pick<TaughtRecord, 'value' | 'reason' | 'calls' | 'final_answer' | 'tokens'>;
 
-/** Counts what tries spend, also those that come to nothing. */
+/** Counts the tokens of all tries, also of failed ones. */
 export interface Spending {
   add(tokens: Taught['tokens']): void;
-  /** The budget is spent: no further turn may be asked for. */
+  /** True if the budget is spent, so that no further turn may be requested. */
   readonly isOver: boolean;
   /** Tokens were spent, so the endpoint has answered before. */
   readonly hasBegun: boolean;
@@ -29,7 +29,7 @@ export interface Spending {
 
 const maxOutputChars = 20_000;
 const format = toolFormat('hermes');
-/** What a teacher reads is text, whatever is in it. */
+/** The teacher reads plain text, so nothing needs to be quoted. */
 const asItIs = (text: string): string => text;
 
 /** Throws an `EnvironmentError` that `ledger` does not charge, and what `ChatEndpoint.next` throws except `RefusedConversation`. */

@@ -1,4 +1,4 @@
-// A step with dynamic sampling: its waves are records that anybody can make again, and a kill between or amid them changes no bit.
+// A step with dynamic sampling: its waves are records that anybody can make again, and a kill between or during waves changes no bit.
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
@@ -129,7 +129,7 @@ describe('dynamic sampling', () => {
 });
 
 describe('a kill', () => {
-  it('between waves or amid one changes no bit', async () => {
+  it('between waves or during one changes no bit', async () => {
     const answer = await begin();
     await firstWave(answer);
     await collect(answer, [2, 4]);
@@ -146,7 +146,7 @@ describe('a kill', () => {
     await collect(answer, [0, 2], other);
     await setOutcome(0, 0, passed);
     await waveOf(answer, 1);
-    // The orchestrator dies before it hears that its wave is there; the node dies after the first of its slots.
+    // The orchestrator dies before it learns that its wave was stored; the node dies after the first of the wave's slots.
     await waveOf(answer, 1, 2);
     await collect(answer, [2, 3], other);
     await setOutcome(2, 0, passed);
@@ -176,7 +176,7 @@ describe('a wave that was changed', () => {
     expect(await update(answer)).toMatchObject({ applied: true });
   });
 
-  it('has its episodes set aside with an episode before it', async () => {
+  it('is set aside, with its episodes, together with an earlier episode', async () => {
     const answer = await begin();
     await firstWave(answer);
     await collect(answer, [2, 4]);

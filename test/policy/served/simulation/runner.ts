@@ -1,5 +1,5 @@
-// A process of its own that simulates the schedules of some seeds, since it takes long: `runner.ts FIRST COUNT [CHANGES]`. Each schedule that does
-// not end right is one line of JSON, and the last line counts all. CHANGES is JSON in place of a part of each schedule, such as
+// Simulates the schedules of some seeds in a process of its own, because it takes long: `runner.ts FIRST COUNT [CHANGES]`. Prints a line of JSON
+// for each schedule that does not end right, then a line with all counts. CHANGES is JSON that replaces a part of each schedule, such as
 // `{"faults":{"kill":1},"visitors":0}`.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { setPriority } from 'node:os';
@@ -7,16 +7,16 @@ import { recordSchemas, summedKinds } from '../../../../src/spec/records/record-
 import { changed, scheduleOf, type Changes } from './schedule.js';
 import { simulate } from './simulation.js';
 
-// Tests that run beside this wait for deadlines.
+// Tests that run at the same time have deadlines, so they come first.
 setPriority(10);
-// It tells what a request was sent for, which nobody asks here, and makes every promise of the process dearer.
+// The storage knows why a request was sent. Nothing here needs that, and it would slow down every promise of the process.
 AsyncLocalStorage.prototype.run = <R, Args extends unknown[]>(
   _: unknown,
   use: (...args: Args) => R,
   ...args: Args
 ): R => use(...args);
 
-// simulator.test.ts checks that records fit their schemas and their sums. To check each of them at each reading is a quarter of the work.
+// simulator.test.ts checks that records fit their schemas and sums. Checking them at each reading, too, would be a quarter of the work.
 for (const schema of Object.values(recordSchemas))
   Object.assign(schema, { safeParse: (data: unknown) => ({ success: true, data }) });
 summedKinds.clear();
