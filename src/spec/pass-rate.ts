@@ -52,7 +52,7 @@ export function passAtKs(
     });
 }
 
-/** Fewer of the graded tasks than this share have no figure: it would be that of other tasks than pass@1, and change with the failures. */
+/** pass@k is left out if a smaller share of the graded tasks has enough samples: it would describe other tasks than pass@1 does. */
 const tasksOfFigure = 0.9;
 
 /** pass@k by k, without those for which more than a tenth of the graded tasks have too few graded samples. */

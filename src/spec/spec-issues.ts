@@ -39,7 +39,7 @@ function unknownKeys(path: readonly PropertyKey[], value: unknown, schema: z.Zod
   const key = String(path.at(-1));
   const around = path.slice(0, -1);
   const here = keysAt(schema, around);
-  // As command lines write it.
+  // Command lines use this spelling.
   const spelt = key.replaceAll('-', '_');
   const ours = here.includes(spelt) ? pathText([...around, spelt]) : onlyPath(known, spelt);
   if (spelt !== key && ours !== null) return [noSuchKey(path, `write ${ours}`)];
@@ -48,7 +48,7 @@ function unknownKeys(path: readonly PropertyKey[], value: unknown, schema: z.Zod
   // Such as `warm_start[0].lr` for a learning rate there.
   if (here.includes(sibling) && inWords([...around, sibling]).join('.') !== meant)
     return [noSuchKey(path, `write ${pathText([...around, sibling])}`)];
-  // Other schemas have keys of the same names with other meanings.
+  // In other schemas, keys with the same names have other meanings.
   const isRun = known.includes('trainer.max_training_steps');
   const fixes = isRun ? fixesOf(path, value, known) : null;
   if (fixes !== null) return fixes.map(({ path: at, fix }) => noSuchKey(at, fix));
@@ -89,12 +89,12 @@ function fixOfUnknown(
   return here.length > 0 ? `keys here: ${here.join(', ')}` : nothingLikeIt;
 }
 
-/** Words that name other things in other places: a file, a phase, a price. */
+/** Names that mean different things in different places, such as a file, a phase or a price; they are not suggested from elsewhere. */
 const ambiguous = new Set(
   'path name type mode kind version backend train sample prefill max_tokens seed run step to url'.split(' '),
 );
 
-/** Whether `other` ends as the path does, in any spelling: with the same key or, if that is ambiguous, with the same two keys. */
+/** True if `other` ends with the same key as the path, in any spelling; for an ambiguous key, its last two keys must be the same. */
 function isMeantElsewhere(path: readonly string[], other: string): boolean {
   const keys = other.split('.');
   const count = ambiguous.has(keys.at(-1) ?? '') ? 2 : 1;

@@ -1,7 +1,7 @@
-// Says in words that a disk is full: the processes on it fail each in its own words, and the server of Temporal does not answer at all.
+// Reports in plain words that a disk is full. The processes on it fail with different errors, and Temporal's server does not answer at all.
 import { statfsSync } from 'node:fs';
 
-/** Below this, SQLite and the logs of a stack fail from time to time. */
+/** With less free space than this, SQLite and a stack's logs begin to fail. */
 const fullBelowBytes = 16 * 1024 * 1024;
 
 type Free = (folder: string) => number;
@@ -11,7 +11,7 @@ const freeBytes: Free = (folder) => {
   return bavail * bsize;
 };
 
-/** Null if the folder's disk has room, or cannot be asked. */
+/** Null if the folder's disk has room, or if its free space cannot be read. */
 export function fullDiskNote(folder: string, free: Free = freeBytes): string | null {
   let bytes: number;
   try {

@@ -1,7 +1,8 @@
 // Shares out a machine's GPUs among the nodes of a stack: an engine uses the first GPU that it sees.
 import { readdirSync } from 'node:fs';
 
-/** `index`: of the node. `folder`: where NVIDIA's driver lists the machine's GPUs. Empty where there is nothing to share out. */
+/** The variables of a node's process that choose its GPU; empty if the machine has fewer than two GPUs. `index`: the node's number; `folder`: where
+ * NVIDIA's driver lists the GPUs. */
 export function gpuOfNode(
   index: number,
   env: NodeJS.ProcessEnv = process.env,

@@ -1,8 +1,8 @@
-// The lines that the present start of a process has written. Its log file also holds those of earlier starts.
+// Reads the lines of a log file that the present start of a process has written; the file also contains those of earlier starts.
 import { closeSync, fstatSync, openSync, readSync, statSync } from 'node:fs';
 
 const tailLines = 5;
-/** A longer log is read from its end. */
+/** Of a longer log only the last part is read. */
 const mostBytes = 256 * 1024;
 
 export class ProcessLog {
@@ -25,7 +25,7 @@ export class ProcessLog {
       .join('\n');
   }
 
-  /** What the process has begun to wait for since the last call, such as a server that does not answer. */
+  /** What the process says that it waits for, such as a server that does not answer, if it began to wait after the last call. */
   newWaits(): string[] {
     if (sizeOf(this.path) <= this.seen) return [];
     const { text, end } = this.from(this.seen);

@@ -54,7 +54,7 @@ interface StackOptions {
   log(message: string): void;
   /** Called when a process cannot be kept alive. */
   gaveUp(error: Error): void;
-  /** Ends the start when it aborts: the processes are stopped, and `startStack` throws the signal's reason. */
+  /** When this signal aborts, the start ends: the processes are stopped, and `startStack` throws the signal's reason. */
   signal?: AbortSignal;
   /** Main files to start instead of the compiled ones; tests pass their own workers. */
   scripts?: Partial<StackScripts>;

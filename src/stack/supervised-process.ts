@@ -41,7 +41,7 @@ const maxFailedStarts = 8;
 interface Start {
   child: ChildProcess;
   written: ProcessLog;
-  /** What it waits for, by its own log. */
+  /** What the process waits for, according to its own log. */
   waitsFor: string | null;
 }
 

@@ -1,11 +1,11 @@
-// Looks whether the database of the stack's Temporal server is whole before the server opens it. The server's own error names neither the
-// file nor a remedy; and with damage behind the first pages the server starts, and then every run waits without end.
+// Checks the database of the stack's Temporal server before the server opens it. The server's own error names neither the file nor a remedy; and
+// if only later pages are damaged, the server starts, but every run waits for ever.
 import { createRequire } from 'node:module';
 import { existsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type BetterSqlite3 from 'better-sqlite3';
 
-/** Files that SQLite keeps beside a database; with another database they would do damage. */
+/** Files that belong to a SQLite database; used with another database, they would damage it. */
 const companions = ['-journal', '-wal', '-shm'];
 
 /** Throws if the database is damaged, with what to do. Reads the whole file, about a second a GB. Call it while no server has it open. */
@@ -24,15 +24,15 @@ export function refuseDamagedDatabase(file: string): void {
   );
 }
 
-/** What is wrong with the database, in SQLite's words; null if nothing is, or if it cannot be told. */
+/** What is wrong with the database, in SQLite's words; null if nothing is wrong, or if it is not known. */
 function damageOf(file: string): string | null {
-  // SQLite takes an empty file for a new database, but the server makes its tables only where there is no file.
+  // To SQLite an empty file is a new database, but the server creates its tables only if there is no file.
   if (statSync(file).size === 0) return 'it is empty';
   const require = createRequire(import.meta.url);
   const Database = require('better-sqlite3') as typeof BetterSqlite3;
   let database: BetterSqlite3.Database | null = null;
   try {
-    // Not read-only: a killed server leaves a journal, and SQLite must take its unfinished transaction back before anybody can read.
+    // Not opened read-only: a killed server leaves a journal, and SQLite must roll back its unfinished transaction before anybody can read.
     database = new Database(file, { fileMustExist: true });
     const verdict = String(database.pragma('quick_check(1)', { simple: true }));
     return verdict === 'ok' ? null : (verdict.split('\n').at(-1) ?? verdict);

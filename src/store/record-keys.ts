@@ -85,7 +85,7 @@ export const collectionsFolder = (run: string) => `${runFolder(run)}gc/`;
 /** Models that a Tinker server held for the run, in the order in which they were made (R33). */
 export const instancesFolder = (run: string) => `${runFolder(run)}instances/`;
 export const appliedFolder = (run: string) => `${runFolder(run)}applied/`;
-/** The record that the n-th of these models has taken a step's batch again. */
+/** Key of the record which says that the n-th of these models has taken a step's batch again. */
 export const appliedKey = (run: string, n: number, step: number) =>
   `${appliedFolder(run)}${whole(n, 'instance')}/${padded(step, 6, 'step')}.json`;
 /** States of a step that a Tinker server has saved (R36). */

@@ -52,7 +52,7 @@ async function createParts(
   let isLeaving = false;
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => (isLeaving = true));
   const leave = (): void => {
-    // A second signal would cut off what still runs.
+    // A second signal would cut off work that is still running.
     if (!isLeaving) process.kill(process.pid, 'SIGTERM');
     isLeaving = true;
   };
@@ -99,7 +99,7 @@ async function createParts(
     found = info;
     if (!config.tinker) serves();
   });
-  // A Tinker server may come up later.
+  // A Tinker server may start later than this node.
   if (config.tinker) serves();
   ready.catch((error: unknown) => {
     if (config.tinker) log(`the Tinker server does not answer: ${(error as Error).message}`);

@@ -62,7 +62,7 @@ export interface WaitingLease {
   /** `unfit`: nodes are alive, but none of them has the run's numerics (R18). */
   cause: 'none' | 'busy' | 'unfit';
   why: string;
-  /** What makes a node fit; absent unless `unfit`. */
+  /** What a node would need to be usable; absent unless `unfit`. */
   remedy?: string;
 }
 

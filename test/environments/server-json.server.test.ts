@@ -1,4 +1,4 @@
-// What a server in Python writes that other readers of JSON refuse, at each of its routes.
+// Servers in Python may write numbers that JSON does not allow. Tests this for each route.
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -40,7 +40,7 @@ it.each([
   ['<html>Sign in</html>', /is not JSON: <html>Sign in<\/html>: correct it, let it answer 404, or set/],
   ['', /is not JSON/],
   ['{"action":', /is not JSON/],
-])('a schema that is not JSON is not taken for none: %j', async (schema, message) => {
+])('a schema that is not JSON is an error, unlike a missing one: %j', async (schema, message) => {
   await expect(contractOf(schema)).rejects.toMatchObject({
     ...{ kind: 'failed', reason: 'contract' },
     message: expect.stringMatching(message) as string,
@@ -57,7 +57,7 @@ it('its facts are read', async () => {
   expect(await asked).toMatchObject({ name: 'count', version: '2' });
 });
 
-it('its tasks are read, and what is no JSON is named', async () => {
+it('its tasks are read, and text that is no JSON is quoted in the error', async () => {
   const lists = (tasks: string) =>
     serve({ '/count/num_tasks': '{"num_tasks":1.0}', '/count/task_range': tasks }).then((url) =>
       readServerTasks(url, 'count', 'train', quiet),

@@ -18,7 +18,7 @@ describe('a turn ends at', () => {
     ['gpt_oss', ['<|call|>', '<|return|>']],
   ])('%s: %j', (name, stops) => expect(stopsOf(coderOf(name))).toEqual(stops));
 
-  test('no end of a message within a turn of gpt-oss, also where the template closes each turn with it', () => {
+  test('the end of a message within a turn of gpt-oss does not stop generation, even if the template closes each turn with it', () => {
     const always = `{%- for m in messages %}{{- '<|start|>' + m.role + '<|message|>' + m.content + '<|end|>' }}{%- endfor %}
 {%- if add_generation_prompt %}{{- '<|start|>assistant<|channel|>' }}{%- endif %}`;
     expect(stopsOf(coderOf('gpt_oss', always))).toEqual(['<|call|>', '<|return|>']);
@@ -34,7 +34,7 @@ describe('a turn ends at', () => {
   });
 });
 
-test('behind a turn of gpt-oss no second end follows, whichever token closed it', async () => {
+test('a turn of gpt-oss gets no second end, whichever token closed it', async () => {
   const coder = coderOf('gpt_oss');
   const { tokenizer } = coder;
   const after = (turn: string): Promise<string> =>

@@ -50,7 +50,7 @@ describe('thinking', () => {
     expect(act(`So: ${tagged} <done>`, 'hermes', true)).toMatchObject(nothing);
   });
 
-  test('does not hide the call behind it, whatever it says of calls', () => {
+  test('does not hide the call after it, even if the thinking mentions calls', () => {
     for (const thought of ['the form is <tool_call> json </tool_call>', deleting, '<tool_call>', '{"name":'])
       expect(act(`<think>${thought}</think>\n${tagged}`)).toMatchObject({ asked: paris, others: 0 });
     expect(act(`the form is <tool_call> json </tool_call></think>\n${tagged}`, 'hermes', true)).toMatchObject(
@@ -123,7 +123,7 @@ describe('a call between tags', () => {
     expect(asked?.kind === 'malformed' && asked.problem).toMatch(problem);
   });
 
-  test('goes on behind a closing tag within a string, and ends at its own', () => {
+  test('does not end at a closing tag within a string', () => {
     const given = { city: 'a</tool_call>b "{" \\ <done>' };
     const text = `<tool_call>${JSON.stringify({ name: 'get_weather', arguments: given })}</tool_call>`;
     expect(act(text)).toMatchObject({ asked: call('get_weather', given), isDone: false, answer: '' });
@@ -259,7 +259,7 @@ describe('a call of gpt-oss', () => {
     expect(act(text, 'gpt_oss')).toMatchObject({ asked: paris, isDone: false }),
   );
 
-  test('is not what the analysis says, and the final message alone is the answer', () => {
+  test('is not read from the analysis, and only the final message is the answer', () => {
     expect(act(`${thought}<|channel|>final<|message|>It is 41. <done><|return|>`, 'gpt_oss')).toEqual({
       ...{ asked: null, others: 0, isDone: true, answer: 'It is 41.' },
     });
@@ -295,7 +295,7 @@ const written: Record<ToolFormatName, (city: string) => string> = {
 };
 
 describe.each(toolFormatNames)('%s', (format) => {
-  test('carries out what was written, whatever is in it', () => {
+  test('reads exactly the call that was written, with any text in it', () => {
     for (const city of [
       'Paris',
       'a"b\\',

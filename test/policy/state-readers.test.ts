@@ -1,4 +1,4 @@
-// When a state's keeper is told that nobody reads it: a model that was made only for reading ends then.
+// When the keeper of a state is notified that nobody reads it, so that it can end a model that exists only for reading.
 import { expect, test } from 'vitest';
 import { createStateLock } from '../../src/engine/native/state-lock.js';
 import type { PolicyEngine } from '../../src/engine/policy-engine.js';
@@ -7,7 +7,7 @@ import type { CommittedState, StateKeeper } from '../../src/policy/state-keeper.
 import { numerics } from './served/simulation/script.js';
 import { undisturbed } from './served/simulation/undisturbed.js';
 
-test('the last reader who has used the state tells it, and one who only looks does not', async () => {
+test('the last reader that used the state notifies it; a reader that did not use the state does not', async () => {
   const { store } = await undisturbed({}, { trained: false });
   const said: string[] = [];
   let state: string | null = null;

@@ -1,4 +1,4 @@
-// Small charts stand in full rows, and each axis has a scale.
+// Rows of small charts are filled evenly, and each axis has a scale.
 import { expect, test } from 'vitest';
 import { trendFigures } from '../../src/report/charts/trajectory-trends.js';
 

@@ -1,5 +1,4 @@
-// Tokenizers and chat templates with the structure of well-known models: their control tokens, headers, closings and habits. The words are
-// our own.
+// Tokenizers and chat templates with the structure of well-known models: their control tokens, headers and ends of turns. Only the texts are ours.
 import { readFileSync } from 'node:fs';
 import { loadChatTemplate } from '../../src/episode/chat-template.js';
 import type { TextCoder } from '../../src/episode/conversation.js';

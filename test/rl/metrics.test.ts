@@ -116,7 +116,7 @@ describe('equal rewards', () => {
     });
   });
 
-  test('but different ones are, and their sum does not drift', () => {
+  test('different rewards are a signal, and their sum does not drift', () => {
     expect(rewardFigures([{ env: 'a', values: [...Array<number>(10).fill(0.1), 0] }])).toMatchObject({
       ...{ signal_ratio: 1, avg_raw_reward: 1 / 11 },
     });

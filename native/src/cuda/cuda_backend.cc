@@ -41,7 +41,7 @@ void CudaBackend::hold(std::shared_ptr<const Policy> policy) {
 }
 
 void CudaBackend::copy(const Policy& policy) {
-  // What is replaced is freed first: a GPU may not have room for both.
+  // The old arrays are freed first, because a GPU may not have room for both.
   std::shared_ptr<DeviceWeights> base;
   if (model_ && policy.adapters() && model_->weights()->source.lock() == policy.shared_weights()) base = model_->weights();
   current_ = nullptr;

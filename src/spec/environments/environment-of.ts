@@ -1,4 +1,4 @@
-// Finds the environment of a task, and tells the example server from others.
+// Finds the environment of a task, and distinguishes the stack's server from others.
 import type { EnvironmentSpec } from '../run-spec.js';
 
 /** The entry with this key, or the one for all keys. */

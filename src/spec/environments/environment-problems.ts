@@ -1,4 +1,4 @@
-// What is wrong with a spec's environments, each by itself and together.
+// Finds problems of a spec's environments: of each entry alone, and of entries together.
 import { name } from '../fields.js';
 import type { SpecProblem } from '../invalid-spec.js';
 import type { EnvironmentSpec, RunSpec } from '../run-spec.js';
@@ -104,7 +104,8 @@ export function ttlProblems(
   );
 }
 
-/** What to do about rows of an environment that the spec does not list. Not each `data_source` of other trainers can be listed. */
+/** The fix for rows of an environment that the spec does not list. Some `data_source`s of other trainers are no valid names, so they cannot be
+ * listed. */
 export function fixOfUnlisted(envKey: string): string {
   if (name.safeParse(envKey).success) return `add an entry with env_key: ${envKey}`;
   return (

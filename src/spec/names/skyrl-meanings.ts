@@ -1,13 +1,13 @@
-// Keys that have SkyRL's name and mean something else here, and keys without effect because another one is missing. A spec with them is
-// accepted, so a person must be told.
+// Notes about keys that have SkyRL's name but mean something else here, and about keys without effect because another key is missing. Specs with
+// such keys are accepted, so the notes are the only hint.
 
 interface Meaning {
   path: string;
   /** What the key means here, and in SkyRL. */
   note: string;
-  /** Keys whose presence shows that the difference is known. */
+  /** With one of these keys in the spec there is no note, because its author knows the difference. */
   unless?: string;
-  /** The only value that means something else. */
+  /** If present, only this value has another meaning. */
   value?: unknown;
 }
 

@@ -42,12 +42,12 @@ export function remedyOf(path: readonly string[]): string | null {
   return found.find((remedy) => remedy !== undefined) ?? null;
 }
 
-/** True if nothing below such a key has a place here. */
+/** True if settings below such a key have no counterpart here. */
 export function isWithoutPlace(key: string): boolean {
   return remedies().parts.has(plain(key));
 }
 
-/** The key that a setting of another trainer stands for, such as `trainer.lr` for `learning_rate`. Null if no one key does. */
+/** The key that corresponds to a setting of another trainer, such as `trainer.lr` to `learning_rate`. Null unless there is exactly one. */
 export function keyOf(path: readonly string[]): string | null {
   return /^write ((?:[a-z_]+\.)*[a-z_]+)(?![\w.])/.exec(remedyOf(path) ?? '')?.[1] ?? null;
 }

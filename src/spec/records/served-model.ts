@@ -23,7 +23,7 @@ export const instance = z.strictObject({
   observed: z.strictObject({ at: time, by: text }),
 });
 
-/** A batch that was applied again, after its step was committed: this instance has taken it. */
+/** Says that an instance has taken a batch again, after the batch's step was committed. */
 export type AppliedRecord = z.infer<typeof applied>;
 export const applied = z.strictObject({
   schema: z.literal('longhaul.applied/1'),
@@ -42,7 +42,7 @@ export const recordedCheck = z.strictObject({
   moved: amount.describe('their mean distance from those before the step'),
 });
 
-/** Who applied a step's batch on a Tinker server, and what came of it. */
+/** The instance that applied a step's batch on a Tinker server, and the check of its weights. */
 export type ServedUpdate = z.infer<typeof servedUpdate>;
 export const servedUpdate = z.strictObject({
   instance: positive.describe('the instance that took the batch'),

@@ -4,7 +4,7 @@ import type { Digest } from './parts.js';
 /** One line of `tasks.jsonl`: a prompt with an environment and a verifier. */
 export interface Task {
   task_key: string;
-  /** Empty: the prompt is what the environment shows at the reset. */
+  /** If empty, the environment's reset shows the prompt. */
   prompt: string;
   env_key: string;
   /** Values for the prompt: CURRENT_DATE (the only date in the prompt), LOGGED_IN_USER, LOGGED_IN_NAME, … */
@@ -18,10 +18,10 @@ export interface Task {
   /** Absent: `tool_use`. */
   modality?: 'tool_use' | 'computer_use';
   env_version?: string;
-  /** Of the environment's initial data. */
+  /** Version of the environment's initial data. */
   data_key?: string;
   data_version?: string;
-  /** sha256 of its verifier's code, which lies beside the tasks. */
+  /** sha256 of the verifier's code, which is stored separately. */
   verifier?: Digest;
   /** Fleet's runtime that the verifier was written for. */
   verifier_runtime_version?: string;

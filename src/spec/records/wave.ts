@@ -26,16 +26,16 @@ export function withWaves(plan: GrpoPlan, waves: readonly WaveRecord[]): GrpoPla
   return { ...plan, slots: slotsWith(plan, waves), curriculum: { ...plan.curriculum, cursors } };
 }
 
-/** Whether a group's values differ, so that it can carry a loss. */
+/** True if a group's values differ, so that it can carry a loss. */
 export function hasSignal(values: readonly (number | null)[]): boolean {
   const graded = values.filter((value) => value !== null);
   return graded.some((value) => value !== graded[0]);
 }
 
 /**
- * Slots of the groups that a batch is built from, in its order; `outcomes` has all slots of the step. Without dynamic sampling, they are all
- * slots. With it, they are the first groups with signal, as many as the plan has slots. `replace` uses them again, in turn, if they are
- * enough but fewer.
+ * The slots whose groups form the batch, in the batch's order; `outcomes` has all slots of the step. Without dynamic sampling, these are all slots.
+ * With it, they are the first groups with a signal, at most as many as the plan has slots; if there are fewer but enough, `replace` repeats them
+ * in turn.
  */
 export function groupsInBatch(
   { slots, dynamic_sampling }: Pick<GrpoPlan, 'slots' | 'dynamic_sampling'>,

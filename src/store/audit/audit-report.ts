@@ -58,7 +58,7 @@ export interface ChainAudit {
 interface ResampledStep {
   step: number;
   control: number;
-  /** Number of finished episodes that it set aside. */
+  /** Number of finished episodes that the record set aside. */
   episodes: number;
 }
 

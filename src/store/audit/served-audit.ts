@@ -1,5 +1,5 @@
-// Checks what decides on a Tinker server which batches a model has taken (R34): the updates' instances, and the records of batches that were
-// applied again.
+// Checks the records that say which batches a model on a Tinker server has taken (R34): the instances in updates, and the records of batches that
+// were applied again.
 import type { UpdateRecord } from '../../spec/records/update.js';
 import { appliedFolder, appliedKey, instancesFolder, updateKey } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
@@ -8,7 +8,7 @@ import { isTrained, readInstances } from '../runs/served-models.js';
 import { AuditReport, readable } from './audit-report.js';
 import type { Chain } from './chain.js';
 
-/** A batch that an instance has taken, as a record says. */
+/** A batch that an instance has taken, according to a record. */
 interface Taken {
   key: string;
   instance: number;
@@ -16,7 +16,7 @@ interface Taken {
   requests: number;
 }
 
-/** Reports what is wrong in the run's own records. Those of a fork's parent belong to the parent's audit. */
+/** Reports violations in the run's own records. Records of a fork's parent belong to the parent's audit. */
 export async function checkServed(
   { store, record, report }: Pick<Chain, 'store' | 'record' | 'report'>,
   last: number,

@@ -44,7 +44,7 @@ function write(value: unknown, path: string): string {
     case 'object':
       if (value === null) return 'null';
       if (Array.isArray(value)) return writeArray(value, path);
-      // It came from outside, and goes back there.
+      // The number came from outside and may be sent back, so its notation is kept.
       if (isLosslessNumber(value)) return value.value;
       return writeObject(value, path);
     default:

@@ -134,7 +134,7 @@ export async function compressSmall(bytes: Uint8Array): Promise<Uint8Array> {
 export function parse(key: string, bytes: Uint8Array): unknown {
   try {
     const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
-    // Of the records, only those with calls have numbers from outside.
+    // Only records with calls contain numbers from outside.
     return text.includes('"calls":') ? parseJson(text) : JSON.parse(text);
   } catch (error) {
     throw new UnreadableRecord(key, `its ${bytes.length} bytes are not JSON (${(error as Error).message})`, {

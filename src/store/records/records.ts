@@ -158,8 +158,8 @@ export async function readSequence<Kind extends SequenceKind>(
 const sequencesRead = new WeakMap<ObjectStore, Map<string, readonly { n: number }[]>>();
 
 /**
- * Like `readSequence`, for those who read it at every turn: each record is read once per store, as records never change (R1). The folder is
- * listed each time, to find other writers' records.
+ * Like `readSequence`, for frequent readers: each record is read only once per store, because records never change (R1). The folder is listed
+ * each time, to find the records of other writers.
  */
 export async function rereadSequence<Kind extends SequenceKind>(
   store: ObjectStore,

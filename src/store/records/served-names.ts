@@ -21,7 +21,7 @@ export function nameOfState(previous: Digest, stepId: Digest): Digest {
   return sha256Hex(`${kind}\n${previous}\n${stepId}\n`);
 }
 
-/** Name of the saved state after a step. That a server lists it proves nothing (R36). */
+/** Name of the saved state after a step. The server's list is no proof that the state exists (R36). */
 export function nameOfSave(step: number, stepId: Digest): string {
   return `s${String(step).padStart(6, '0')}-${stepId.slice(0, 16)}`;
 }

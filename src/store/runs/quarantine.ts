@@ -12,12 +12,12 @@ import { BadKey } from '../record-errors.js';
 const replaceable =
   /^(?<folder>runs\/[^/]+\/steps\/[0-9]+\/|evals\/[^/]+\/[^/]+\/)(?<name>plan\.json|waves\/[0-9]+\.json|batch\.safetensors|rescored\.[0-9a-f]{16}\.safetensors|suite\.json|result\.json|episodes\/[0-9.]+\.json\.gz)(\.r[1-9][0-9]*)?$/;
 
-/** Records without which a model on a Tinker server only gets a batch again. */
+/** Records that may be missing: without them a model on a Tinker server only gets a batch again. */
 const dispensable = /^(?<folder>runs\/[^/]+\/applied\/[0-9]+\/)(?<name>[0-9]+\.json)(\.r[1-9][0-9]*)?$/;
 
 /**
- * For each record: the names, in the same folder, of the files that are made from it and so are set aside with it. A batch's rescored
- * log-probs are not: another batch has a file of its own, and the same batch sealed again has the same log-probs.
+ * For each record, the names of the files in the same folder that are made from it and set aside with it. A batch's rescored log-probs are not
+ * among them: another batch has its own file, and the same batch, if it is built again, has the same log-probs.
  */
 const madeFrom: readonly [record: RegExp, made: RegExp][] = [
   [/^plan\.json$/, /^(waves\/|episodes\/|batch\.safetensors)/],
@@ -43,7 +43,7 @@ export function checkQuarantinable(key: string): { folder: string; name: string 
   return { folder, name };
 }
 
-/** Whether a run makes the record at `key` again. */
+/** True if a run can make the record at `key` again. */
 export function isReplaceable(key: string): boolean {
   return replaceable.test(key);
 }
@@ -127,7 +127,7 @@ async function keysSetAsideIn(store: ObjectStore, run: string): Promise<Set<stri
 /** Keys that each view was opened without. */
 const asideOf = new WeakMap<ObjectStore, ReadonlySet<string>>();
 
-/** Whether the object that `view`, the run's view as it was opened, uses for `key` has been set aside since. */
+/** True if the object for `key` in the run's `view` was set aside after the view was opened. */
 export async function isSetAsideSince(view: ObjectStore, run: string, key: string): Promise<boolean> {
   const used = inUse(key, asideOf.get(view) ?? new Set());
   return (await keysSetAsideIn(view, run)).has(used);

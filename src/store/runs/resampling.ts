@@ -25,7 +25,7 @@ import { lastCommittedStep } from './run-records.js';
 
 export type Resampling =
   | { kind: 'nothing'; why: string }
-  /** `control`: number of the control record; `episodes`: how many finished ones it sets aside. */
+  /** `control`: number of the control record; `episodes`: number of finished episodes that it sets aside. */
   | { kind: 'discarded'; step: number; control: number; episodes: number };
 
 /** How often `step` was discarded to be sampled again. */
@@ -34,8 +34,8 @@ export function timesResampled(records: readonly ControlRecord[], step: number):
 }
 
 /**
- * Discards what the step after the last committed one has sampled. Does nothing if there is nothing to discard, also if an earlier call has
- * discarded it. Throws `UnreadableRecord` if its plan cannot be read.
+ * Discards what the step after the last committed one has sampled. Does nothing if there is nothing to discard, for example after an earlier call.
+ * Throws `UnreadableRecord` if the step's plan cannot be read.
  */
 export async function discardSamples(store: ObjectStore, run: string): Promise<Resampling> {
   const step = (await lastCommittedStep(store, run)) + 1;
@@ -83,7 +83,7 @@ function resamplesOf(records: readonly ControlRecord[], step: number): ControlRe
   return records.filter(({ change }) => change.kind === 'resample' && change.step === step);
 }
 
-/** Whether the record at `key` is one of the step's episodes or waves, or its batch. */
+/** True if the record at `key` is the step's batch, or one of its episodes or waves. */
 function isSampled(key: string, run: string, step: number): boolean {
   const folders = [episodesFolder(run, step), wavesFolder(run, step)];
   const isOne = key === batchKey(run, step) || folders.some((folder) => key.startsWith(folder));
@@ -91,8 +91,8 @@ function isSampled(key: string, run: string, step: number): boolean {
 }
 
 /**
- * Whether an attempt has announced episodes of the step since its last resample: their turns may be in journals. Times are the store's own,
- * all from listings.
+ * True if an attempt has announced episodes of the step since its last resample; turns of these may be in journals. Compares times of the store's
+ * listings.
  */
 async function hasBegun(
   view: ObjectStore,

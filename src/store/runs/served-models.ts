@@ -15,9 +15,9 @@ export function readInstances(store: ObjectStore, run: string): Promise<Instance
 }
 
 export interface RunModel {
-  /** As it began. */
+  /** The record of its beginning. */
   record: InstanceRecord;
-  /** A later record says that it is given up. */
+  /** True if a later record says that the model is given up. */
   ended: boolean;
 }
 
@@ -32,7 +32,7 @@ export async function readModels(store: ObjectStore, run: string): Promise<RunMo
     }));
 }
 
-/** Without those that are only sampled. */
+/** The trained models, without those that are only sampled. */
 export async function readTrained(store: ObjectStore, run: string): Promise<RunModel[]> {
   return (await readModels(store, run)).filter(({ record }) => isTrained(record));
 }

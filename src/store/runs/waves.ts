@@ -1,4 +1,4 @@
-// Reads the waves of a step. They are functions of the plan and of outcomes; whoever depends on one makes it again and compares.
+// Reads the waves of a step. A wave is a function of the plan and of outcomes, so readers that depend on one make it again and compare.
 import type { PlanRecord } from '../../spec/records/plan.js';
 import type { WaveRecord } from '../../spec/records/wave.js';
 import { waveKey, wavesFolder } from '../record-keys.js';

@@ -1,5 +1,5 @@
-// On what a node's engine computes, kept in the node's folder: a GPU that is lost must not become a CPU in silence, and one that computed
-// wrong values is not trusted again because its process was restarted.
+// Remembers the device of a node's engine in the node's folder: a node that has lost its GPU must not silently continue on the CPU, and a GPU that
+// computed wrong values must not be trusted again after a restart.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { EngineError } from '../../engine/policy-engine.js';

@@ -23,7 +23,7 @@ export interface NodeParts {
   tracing?: Tracing | null;
   /** Rejects if the node cannot serve: its engine does not start, or may not compute. Absent: it is ready. */
   ready?: Promise<void>;
-  /** Undefined until the engine has reported it. */
+  /** Undefined until the engine has reported its device. */
   computesOn(): Pick<EngineInfo, 'numerics' | 'gpu'> | undefined;
   /** Uploads states that perhaps only this node has; returns a log message. Called when nothing runs on the engine any more. */
   keep?(signal: AbortSignal): Promise<string>;

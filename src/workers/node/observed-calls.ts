@@ -1,4 +1,4 @@
-// Observes the calls of a node's engine and of its environments: how long at least one is in flight, and, in a process that traces, spans.
+// Observes the calls of a node's engine and environments: measures the time in which at least one is in flight and, if tracing is on, makes spans.
 // Frequent calls of an episode share one span.
 import { span } from '../../base/spans.js';
 import type { FileEngine } from '../../engine/file-engine.js';
@@ -10,14 +10,14 @@ type Observers<T> = {
     : never;
 };
 
-/** The object, whose methods named in `observers` are called within their observers. */
+/** Wraps the object: each method that is named in `observers` is called through its observer. */
 export function observed<T extends object>(object: T, observers: Observers<T>): T {
   return new Proxy(object, {
     get(own, name) {
       const value: unknown = Reflect.get(own, name);
       if (typeof value !== 'function') return value;
       const observer = observers[name as keyof T] as ((call: () => unknown) => unknown) | undefined;
-      // Called on the object itself: a proxy has no private fields.
+      // The method is called on the object itself, because a proxy has no private fields.
       const method = value.bind(own) as (...args: unknown[]) => unknown;
       return observer ? (...args: unknown[]) => observer(() => method(...args)) : method;
     },

@@ -53,7 +53,7 @@ export async function openServedPolicy(
 ): Promise<{ holder: PolicyHolder; sent: SentTokens }> {
   const tinker = openTinkerService(url);
   const models = tinker.models({ onWaiting: sayOnce(service, url, log) });
-  // The node serves meanwhile: only a model without a name needs the answer, and `engine.info` reports errors.
+  // The node already serves: the answer is needed only to find a model without a name, and `engine.info` reports errors.
   models.catch(() => undefined);
   const policy = { service, model: model ?? onlyModel(await models, service) };
   const engine = new TinkerEngine(tinker, policy);
@@ -71,7 +71,7 @@ export async function openServedPolicy(
   return { holder, sent: tinker.sent };
 }
 
-/** Reports the first reason for waiting: a server that is not up yet is waited for. */
+/** Reports the first reason why the node waits for the server. */
 function sayOnce(service: string, url: string, log: WorkerLog): (waiting: { reason?: string }) => void {
   let said = false;
   return ({ reason }) => {

@@ -121,7 +121,7 @@ function lockedDatabase(path: string): BetterSqlite3.Database | null {
   }
 }
 
-/** A full disk passes: its error has a code by which the supervisor waits and does not give up. */
+/** A full disk is a temporary problem: its error has a code on which the supervisor waits instead of giving up. */
 export function unlockable(path: string, code: string, message: string, cause?: unknown): Error {
   if (code === 'SQLITE_FULL')
     return Object.assign(

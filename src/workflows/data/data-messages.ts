@@ -6,13 +6,13 @@ export interface PreparationStatus {
   phase: 'reading' | 'teaching' | 'checking' | 'writing' | 'completed';
   /** Tasks that the spec selects. */
   tasks: number;
-  /** Those with a solution, given or taught. */
+  /** Tasks with a solution, given or taught. */
   solved: number;
   /** What the teacher has spent; null without a teacher. */
   spent: { tokens: number; usd: number } | null;
-  /** The teacher’s budget ended before it had tried all tasks. */
+  /** True if the teacher’s budget was spent before all tasks had been tried. */
   budget_spent: boolean;
-  /** Tasks with a solution that passed all gates, and those that failed one. */
+  /** Numbers of tasks with a solution that passed all gates, and that failed one. */
   passed: number;
   failed: number;
   result: PreparedDataset | null;

@@ -7,9 +7,9 @@ import { dataPolicy } from '../policies.js';
 import { markdownTable, plain } from '../status/markdown.js';
 import { preparationQuery, type PreparationStatus } from './data-messages.js';
 
-/** Tasks whose solutions one activity checks. */
+/** Number of tasks whose solutions one activity checks. */
 const windowTasks = 200;
-/** Tasks that one activity lets the teacher try. */
+/** Number of tasks that the teacher tries in one activity. */
 const windowTaught = 50;
 
 /** Workflow id `data/{name}@{version}`. The input is a dataset spec as JSON. */
@@ -50,7 +50,7 @@ async function teachAll(
   let spent = { tokens: 0, usd: 0 };
   for (let from = 0; from < tasks; from += windowTaught) {
     const to = Math.min(tasks, from + windowTaught);
-    const summary = `teach the unsolved of tasks ${from + 1} to ${to} of ${tasks}`;
+    const summary = `let the teacher try the unsolved of tasks ${from + 1} to ${to} of ${tasks}`;
     const taught = await activities(`teach-${from}`, summary).teachTasks({ spec, from, to, spent });
     spent = taught.spent;
     show({ solved: status.solved + taught.solved, spent, budget_spent: taught.exhausted });

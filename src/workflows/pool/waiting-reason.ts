@@ -53,7 +53,7 @@ export function waitingReason(request: LeaseRequest, { within, alive, draining }
   return { lease, cause: 'busy', why: listed(held) };
 }
 
-/** The remedy that applies to this run comes alone: a run without an engine's numerics has nothing to rebase. */
+/** Only the remedy that applies to this run; for example, a run without an engine's numerics cannot be rebased. */
 function unfitRemedy({ run, numerics, served }: LeaseRequest): string {
   const model = numerics?.model ?? served;
   if (model !== undefined)

@@ -16,13 +16,13 @@ import type { RunProgress } from './run-progress.js';
 /** A record that the step has already used may have changed: the step begins again from its plan. */
 export class RecordsChanged extends Error {}
 
-/** What a step has sampled; a resample discards it while the step is paused or blocked (R24). */
+/** The samples of a step, which a resample discards while the step is paused or blocked (R24). */
 export class StepSamples {
   private resampled = 0;
 
   constructor(private readonly desk: ControlDesk) {}
 
-  /** The step begins from its plan. */
+  /** Call when the step begins from its plan. */
   begin(): void {
     this.resampled = this.newest;
   }

@@ -318,7 +318,7 @@ export class RunProgress {
   }
 }
 
-/** The largest k alone, which keeps the carried state small. A person may have completed the activity by hand, so anything may be here. */
+/** Only the largest k, to keep the carried state small. The value is not trusted, because a person may have completed the activity by hand. */
 function largestRate(pass_at_k: unknown): { pass_at_k?: Record<string, number> } {
   if (typeof pass_at_k !== 'object' || pass_at_k === null) return {};
   const rates = Object.entries(pass_at_k).filter(

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { failedLines } from '../../../src/cli/data/dataset-text.js';
 import { trainingTasks } from '../../../src/report/format.js';
 
-test('one task is no tasks', () => {
+test('a single task is written in the singular', () => {
   expect([0, 1, 1200].map(trainingTasks)).toEqual([
     '0 training tasks',
     '1 training task',

@@ -85,7 +85,7 @@ describe.skipIf(!python)('Fleet', () => {
   });
   beforeEach(() => service.control(calm));
   const backends: EnvironmentBackend[] = [];
-  // What a failed test left would count in those behind it.
+  // Instances that a failed test left would count in later tests.
   afterEach(async () => {
     await service.control({ ...calm, expire_all: true });
     await Promise.all(backends.splice(0).map((backend) => backend.close()));
@@ -135,7 +135,7 @@ describe.skipIf(!python)('Fleet', () => {
     const input = { task, solution: solutionOf(task), ledger: new FailureLedger([]) };
     const result = await checkGate(backend, 'solution', input, quiet);
     expect(result).toMatchObject({ passed: true, value: 1, errors: 0 });
-    // A demonstration shows the call, and nothing behind it.
+    // A demonstration shows the call, and nothing after it.
     expect(result.messages?.at(-1)?.content).toContain('"submit_final_answer"');
     expect(await checkGate(backend, 'nothing', input, quiet)).toMatchObject({ passed: true, value: 0 });
     await backend.close();

@@ -1,4 +1,4 @@
-// How an episode is graded by the rewards of a server, and what is said where there is no grade.
+// How an episode is graded by a server's rewards, and what the error says if there is no grade.
 import { afterEach, describe, expect, it } from 'vitest';
 import { tryEnvironment } from '../../../src/cli/stack/environment-trial.js';
 import type { Grade } from '../../../src/environments/environment.js';
@@ -85,7 +85,7 @@ describe('a failed grader', () => {
     return server.url;
   };
 
-  it('that is asked by a frame gives none either', async () => {
+  it('that is asked by a frame gives no grade either', async () => {
     const url = await grader('{"value":0,"error":"judge away"}');
     await expect(graded(url, 0, { gradingToken: 't' })).rejects.toThrow(
       /graded 0 beside an error: judge away/,
@@ -116,7 +116,7 @@ describe('a reward', () => {
     });
   });
 
-  it('among others that are summed is no sum', async () => {
+  it('makes a sum of rewards unknown', async () => {
     const { url } = await serve([noReward, step('0.5'), step('"0.5"'), step('0.5')]);
     await expect(graded(url, 3, { reward: 'sum' })).rejects.toThrow(/gave as reward the text "0.5"/);
     expect((await graded(url, 3)).outcome.value).toBe(0.5);

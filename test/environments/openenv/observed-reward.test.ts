@@ -1,4 +1,4 @@
-// Which rewards are grades, and what the others are called.
+// Which rewards are grades, and how the error describes the others.
 import { describe, expect, it } from 'vitest';
 import { gradeOfNoCall, observedReward } from '../../../src/environments/openenv/observed-reward.js';
 import { parseServerJson } from '../../../src/environments/openenv/server-json.js';

@@ -1,4 +1,4 @@
-// Frames that answer nothing: they are neither taken as replies, nor do they end the session.
+// Frames that answer no request are not taken as replies, and do not end the session.
 import { afterEach, describe, expect, it } from 'vitest';
 import type { Environment, EnvironmentBackend } from '../../../src/environments/environment.js';
 import { createOpenEnvBackend } from '../../../src/environments/openenv/openenv-backend.js';
@@ -74,7 +74,7 @@ describe('a frame that nobody asked for', () => {
     await (await open(backend)).close();
   });
 
-  it('gives no grade if it is a second observation: nobody knows which one is the answer', async () => {
+  it('makes the grade unknown if it is a second observation, because either could be the answer', async () => {
     const backend = await backendOn({
       answers: ({ type, data }) => {
         if (type === 'reset') return [observationFrame({}, 0)];

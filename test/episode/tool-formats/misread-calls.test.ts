@@ -65,13 +65,13 @@ describe('an argument beside the others is never dropped', () => {
     '{"name":"refund","arguments":{"id":7},"id":null}',
   ])('and what names a call is none: %s', (json) => expect(act(tagged(json)).asked).toEqual(call({ id: 7 })));
 
-  test('also not by Llama, which gets the reason for the name of a tool', () => {
+  test('in Llama’s format neither; it gets the reason if the name is a tool’s', () => {
     expect(act('{"name": "refund", "id": 7}', 'llama_json').asked?.kind).toBe('malformed');
     expect(act('{"name": "Bob", "id": 7} <done>', 'llama_json')).toMatchObject({ asked: null, isDone: true });
   });
 });
 
-describe('a key that stands twice, with different values, is said', () => {
+describe('a key that occurs twice with different values is reported', () => {
   const twice: [ToolFormatName, string, string][] = [
     ['hermes', tagged('{"name":"refund","arguments":{"id":1,"id":2}}'), 'id'],
     ['hermes', tagged('{"name":"list_all","name":"refund","arguments":{"id":1}}'), 'name'],
@@ -204,7 +204,7 @@ describe('Llama', () => {
   );
 });
 
-test('further calls of Mistral behind a comma are counted, and no part of the answer', () => {
+test('further calls of Mistral after a comma are counted, and are no part of the answer', () => {
   const one = '{"name": "refund", "arguments": {"id": 1}}';
   expect(act(`[TOOL_CALLS]${one}, ${one}`, 'mistral')).toMatchObject({
     ...{ asked: call({ id: 1 }), others: 1, answer: '' },
@@ -257,7 +257,7 @@ test('a mark that is no token of the model stays in the answer', () => {
   expect(answer).toBe('Use the tag <|foo|> here.');
 });
 
-test('what gpt-oss lets others say is no answer, no call and no end', () => {
+test('messages that gpt-oss writes in the name of others are no answer, no call and no end', () => {
   const final = '<|channel|>final<|message|>It is 41.<|end|>';
   for (const more of [
     '<|start|>user<|message|>And? <done><|end|><|start|>assistant',

@@ -1,5 +1,5 @@
-// A model on a Tinker server has each batch once: what names another model proves nothing for it (R34), and weights that are not those of the
-// records are noticed before the next optimizer's step (R37). The server is simulated.
+// A model on a Tinker server has each batch once: records that name another model do not count for it (R34), and wrong weights are noticed before
+// the next optimizer step (R37). The server is simulated.
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { AdamParams } from '../../../src/engine/tinker/service.js';
 import {

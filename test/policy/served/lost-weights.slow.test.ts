@@ -1,5 +1,5 @@
-// Batches that a server's weights could lose, or have twice, while all records are in order: each of these runs ended with other log-probs, and
-// its audit found nothing.
+// Cases in which a server's weights could lose a batch, or have it twice, although all records are in order: without the checks, such a run ends with
+// other log-probs, and its audit finds nothing.
 import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';

@@ -122,7 +122,7 @@ describe('the rescored log-probs of a step on a Tinker server', () => {
     expect((await readInstances(store, run)).at(-1)).toMatchObject({ model: 'model-2' });
   });
 
-  it('belong to a new model once the batch is discarded that an earlier one was sent', async () => {
+  it('belong to a new model if the batch of an earlier model was discarded', async () => {
     inOrder(store);
     await makeSealed(store);
     service.onPass = () => {
@@ -160,7 +160,7 @@ describe('the rescored log-probs of a step on a Tinker server', () => {
       expect(await logged()).toMatchObject({ step });
     });
 
-    it('cannot be set aside: the weights came from these very numbers', async () => {
+    it('cannot be set aside after the update, because the weights depend on these numbers', async () => {
       await makeCommitted(store);
       await expect(quarantine(store, key)).rejects.toThrow(/its step is committed/);
       expect(await remedyFor(store, key, run)).toBe(`Restore ${key} from a copy`);

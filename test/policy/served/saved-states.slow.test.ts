@@ -1,4 +1,4 @@
-// Saved states on the server: which are removed, which are returned to, and what becomes of a run that has lost one or shares one.
+// Saved states on the server: which of them are removed, which are loaded again, and how a run continues that has lost one or shares one.
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
@@ -165,7 +165,7 @@ describe.skipIf(!python)('saved states on a Tinker server', () => {
     expect(await readState(store, 'branch', 3)).not.toBe(await readState(store, run, 2));
   });
 
-  test('have names that an audit makes again from what they are named for', async () => {
+  test('have names that an audit can compute again', async () => {
     const { store } = undisturbed;
     const broken = async () =>
       (await auditRun(store, run)).violations.filter(({ rule }) => rule === 'R32').map(({ key }) => key);

@@ -12,12 +12,12 @@
 namespace longhaul {
 namespace {
 
-/// A longer path would take the CPU longer than the update takes the GPU.
+/// On a longer path the CPU's check would take longer than the GPU's update.
 constexpr int most_rows = 4096;
 
 int position_of(const MiniBatch& mini, std::size_t target) { return mini.forest.positions[std::size_t(mini.target_rows[target])]; }
 
-/// The first target from the chosen one on whose path is short enough; if there is none, the one with the shortest path.
+/// The first target, from the chosen one on, with a path that is short enough; if there is none, the target with the shortest path.
 std::size_t chosen_target(const MiniBatch& mini, std::uint64_t choice) {
   const std::size_t count = mini.target_rows.size(), first = std::size_t(choice % count);
   std::size_t shortest = first;
@@ -80,7 +80,7 @@ void require_same_logprobs(const Policy& policy, const MiniBatch& mini, std::spa
   for (std::size_t i = 0; i < targets.size(); ++i) {
     const float found = logprobs[targets[i]];
     if (std::bit_cast<std::uint32_t>(found) == std::bit_cast<std::uint32_t>(expected[i])) continue;
-    // Which bits a NaN has differs between processors. Such an update is refused as not finite.
+    // The bits of a NaN differ between processors. An update with one is refused as not finite.
     if (std::isnan(found) && std::isnan(expected[i])) continue;
     throw WrongValue("the log-prob of token " + std::to_string(target_tokens[i]) + " at position " + std::to_string(rows[i]) + " of sample " +
                      std::to_string(mini.target_samples[targets[i]]) + " is " + text_with_bits(found) + " on the device and " +

@@ -1,4 +1,4 @@
-// A control plane that does not do at once what it is asked for.
+// A control plane that does not carry out requests at once.
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { withoutKnownSecrets } from '../../../../src/base/known-secrets.js';

@@ -51,7 +51,7 @@ it.each([
   expect(executions).toBe(asked);
 });
 
-it('gives no grade while the verifier gives now this and now that', async () => {
+it('gives no grade while the verifier gives alternating values', async () => {
   results = [0, 1, 0, 0.5, 0, 1];
   await expect(grade()).rejects.toMatchObject({ kind: 'failed', reason: 'unsteady' });
 });

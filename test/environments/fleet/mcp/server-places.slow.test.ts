@@ -1,4 +1,4 @@
-// An opening leaves out no server that an instance of this environment has.
+// An opening never does without a server that instances of this environment have.
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { McpSession } from '../../../../src/environments/fleet/mcp-session.js';
@@ -45,7 +45,7 @@ it('fails where the app of earlier instances does not come, or lists nothing', a
   }
 });
 
-it('does without a server that is not there once it has waited long, and learns of one that comes', async () => {
+it('does without a missing server after a long wait, but notices one that starts later', async () => {
   const known: KnownPlaces = new Map();
   stub.tools = gateOnly;
   expect(await listed(known)).toEqual(['profile']);

@@ -1,4 +1,4 @@
-// Brings the faults of a schedule: to processes at their operations, to calls on their way, and to the server.
+// Injects the faults of a schedule: into processes at their operations, into calls on their way, and into the server.
 import { InDoubt, NotConnected } from '../../../../src/engine/tinker/call-errors.js';
 import type { Random } from './random.js';
 import { type FaultKind, faultKinds, type Schedule } from './schedule.js';
@@ -11,7 +11,7 @@ interface Call {
   method: string;
 }
 
-/** Faults that come to the next call that they can come to. */
+/** Faults that hit the next call to which they apply. */
 const ofCalls: readonly FaultKind[] = [
   'lost',
   'doubled',
@@ -22,7 +22,7 @@ const ofCalls: readonly FaultKind[] = [
   'away',
 ];
 
-/** A write is as likely to meet a fault as so many reads. */
+/** A write is hit by a fault as often as so many reads. */
 const weightOfWrite = 4;
 /** A late request arrives within so many operations. */
 const mostLate = 200;
@@ -54,7 +54,7 @@ export class Disturbances {
     this.kinds = faultKinds.flatMap((kind) => new Array<FaultKind>(schedule.faults[kind] ?? 0).fill(kind));
   }
 
-  /** No fault comes any more, and what is late arrives. */
+  /** Ends the faults; late requests arrive. */
   end(): void {
     this.untilFault = Infinity;
     this.ofNextCall = null;
@@ -63,7 +63,7 @@ export class Disturbances {
     this.pass();
   }
 
-  /** What goes on beside the processes. */
+  /** Events that happen independently of the processes. */
   private pass(): void {
     if (this.server.slow && --this.slowFor <= 0) {
       this.server.slow = false;
@@ -163,7 +163,7 @@ export class Disturbances {
     }
   }
 
-  /** A server that knows no numbers carries a doubled request out twice, and nobody could know. */
+  /** No doubled requests for a server without numbers: it would carry them out twice, and nobody could notice. */
   private canMeet({ path, body }: Call): boolean {
     const isRequest = body !== undefined && path !== '/retrieve_future';
     const isSample = path === '/asample';

@@ -22,10 +22,10 @@ interface Found {
 }
 
 const processes = 2;
-/** Of 12,000 schedules all ended right, and 5, each with a frozen process, had samples of other weights. */
+/** Measured: all of 12,000 schedules ended right; 5 of them, each with a frozen process, had samples of other weights. */
 const leastRight = 0.999;
 const mostWrongSamples = 0.002;
-/** One of 10,000. */
+/** Measured: one of 10,000 schedules. */
 const mostSpoiled = 0.0003;
 /** Failures that a message shows. */
 const mostShown = 10;

@@ -1,30 +1,30 @@
-// What a seed decides: the runs, how often processes give way to each other, and which faults come how often.
+// Derives a schedule from a seed: the runs, how often processes are switched, and how often each fault happens.
 import { Random } from './random.js';
 import type { ScriptOptions } from './script.js';
 
-/** Faults, each with its share among all. Absent: never. */
+/** The share of each kind among all faults; an absent kind never happens. */
 export type Faults = Partial<Record<FaultKind, number>>;
 
 export const faultKinds = [
   'kill',
-  /** A process stops, and goes on later. */
+  /** A process freezes, and continues later. */
   'freeze',
-  /** Another process takes over from one that still works. */
+  /** Another process takes over from one that is still working. */
   'take-over',
   'restart',
   /** The server restarts, and the files of all saved states are gone. */
   'wipe',
   /** A load gives an older state, or another run's. */
   'wrong-load',
-  /** The server restarts before it has carried out what it has taken. */
+  /** The server restarts before it has carried out the requests that it accepted. */
   'cut-off',
   'evict',
-  /** Minutes pass: what does not beat ends. */
+  /** Minutes pass, so that sessions without heartbeats end. */
   'lapse',
   /** The answer of a call is lost. */
   'lost',
   'doubled',
-  /** A request arrives late, and its sender believes that it did not. */
+  /** A request arrives late, after its sender has concluded that it was lost. */
   'delayed',
   /**
    * The same for a sample, which on SkyRL's JAX backend replaces the trainer's weights: between the passes and the step of an update nobody
@@ -34,7 +34,7 @@ export const faultKinds = [
   /** A call is answered with 503, and the poll for a result with 410. */
   'erring',
   'away',
-  /** The server carries requests out late. */
+  /** The server delays the execution of requests. */
   'slow',
 ] as const;
 export type FaultKind = (typeof faultKinds)[number];
@@ -48,7 +48,7 @@ export interface Schedule {
   faultEvery: number;
   mostFaults: number;
   faults: Faults;
-  /** Loads of files that are gone say nothing. */
+  /** True if loads of missing files report no error. */
   lies: boolean;
   /** Share of steps that are followed by an evaluation on the same node, by one on another node, or by a checkpoint. */
   evaluations: number;

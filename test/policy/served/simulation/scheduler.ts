@@ -1,5 +1,5 @@
-// Decides which process goes on. A process stops at each operation on the store and at each call of the server; it goes on there, gives way
-// to another one, is frozen or ends. Equal seeds give equal orders.
+// Decides which process runs. A process stops at each operation on the store and at each call of the server; there it continues, waits for another
+// process, is frozen, or is killed. Equal seeds give equal orders.
 import type { Random } from './random.js';
 
 /** A process of the simulation. */
@@ -7,7 +7,7 @@ export interface Actor {
   name: string;
   dead: boolean;
   frozen: boolean;
-  /** What it does again and again, such as beats. */
+  /** Its periodic tasks, such as heartbeats. */
   timers: Set<Timer>;
 }
 
@@ -42,7 +42,7 @@ export class Scheduler {
     this.untilSwitch = random.until(switchEvery);
   }
 
-  /** An operation of a process. `writes`: its end, when the process learns of it, is a moment of its own. */
+  /** An operation of a process. `writes`: the process may also be stopped between the write and its notification. */
   async at<T>(actor: Actor, what: string, act: () => T, writes = false): Promise<T> {
     await this.moment(actor, what, writes, true);
     const result = act();
@@ -81,7 +81,7 @@ export class Scheduler {
     });
   }
 
-  /** Lets one process go on, once all have stopped. False if none can: all wait for something else, are frozen or dead. */
+  /** Lets one process continue after all have stopped. False if none can, because all wait for something else, are frozen, or are dead. */
   turn(): boolean {
     const awake = this.parked.filter(({ actor }) => !actor.dead && !actor.frozen);
     if (awake.length === 0) return false;
@@ -117,5 +117,5 @@ export class Scheduler {
   }
 }
 
-/** All that can go on without the scheduler has done so: microtasks come before it, and it is cheaper than a turn of the event loop. */
+/** Waits until all work that does not need the scheduler is done: microtasks come first. Cheaper than a turn of the event loop. */
 export const settled = (): Promise<void> => new Promise((resolve) => process.nextTick(resolve));

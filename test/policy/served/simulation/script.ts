@@ -1,5 +1,5 @@
-// What the runs of a simulation do, fixed beforehand: plans, sealed batches, and the adapters of each state of an undisturbed run. They are
-// made once for many schedules.
+// The fixed contents of a simulation's runs: plans, batches, and the adapters of each state of an undisturbed run. They are computed once for many
+// schedules.
 import { encodePass } from '../../../../src/engine/tinker/wire.js';
 import { servedLoss } from '../../../../src/engine/tinker/passes.js';
 import { adamOf, chunked } from '../../../../src/policy/served/step-requests.js';
@@ -37,11 +37,11 @@ export interface ScriptOptions {
   movement: number;
   saveEvery: number;
   numbered: boolean;
-  /** The trainer's log-probs take the place of the sampled ones. */
+  /** True if the trainer's log-probs replace the sampled ones (`use_tis`). */
   rescored: boolean;
   /** First step of a second training phase; null: there is one phase. */
   phase: number | null;
-  /** Step of which the gradient is not finite. */
+  /** A step whose gradient is not finite. */
   poisoned: number | null;
   /** The second run continues the first one after this step. */
   fork: number | null;
@@ -151,7 +151,7 @@ function recordOf(run: string, options: ScriptOptions, lineage: RunRecord['linea
   };
 }
 
-/** Of `updates` steps with one optimizer's update each. */
+/** A plan of `updates` steps with one optimizer update each. */
 function firstPhase(updates: number): SftPhaseSpec {
   const adam = { lr: 1e-3, warmup_updates: 0, decay_share: 0, adam_betas: [0.9, 0.999] as [number, number] };
   return {

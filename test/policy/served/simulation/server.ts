@@ -1,5 +1,5 @@
-// A Tinker server in memory, with the ways of the stock one: slots that keep gradients, a memory of numbers that outlives models, a sampler
-// that shares the trainer's weights, and saves that a restart cuts off.
+// A Tinker server in memory, with the peculiarities of the stock server: slots keep gradients, request numbers are remembered longer than models
+// live, the sampler shares the trainer's weights, and a restart cuts off saves.
 import type { AdamParams } from '../../../../src/engine/tinker/service.js';
 import {
   type Adapters,
@@ -32,9 +32,9 @@ interface Model {
   adapters: Adapters;
   /** Name of the sampler's state that the slot has loaded. */
   sampler: string | null;
-  /** It has had a training request, and can load nothing any more. */
+  /** True after the first training request; the model can then load nothing. */
   isBegun: boolean;
-  /** Its slot has gradients of the model that was there before. */
+  /** True if its slot has gradients of the previous model. */
   hasLeft: boolean;
 }
 
@@ -55,9 +55,9 @@ interface Request {
 
 export interface ServerOptions {
   movement: number;
-  /** False: a request that comes twice is carried out twice. */
+  /** If false, a request that arrives twice is carried out twice. */
   numbered: boolean;
-  /** A load of files that are gone leaves fresh adapters and says nothing. */
+  /** If true, a load of missing files leaves fresh adapters and reports no error. */
   lies: boolean;
   say: (event: () => string) => void;
   /** Names the state that these adapters are, for a trace. */
@@ -70,7 +70,7 @@ const slots = 3;
 export class SimulatedServer {
   readonly models = new Map<string, Model>();
   readonly saves = new Map<string, Save>();
-  /** Models that took a step with gradients that another one had left in their slot. */
+  /** Models that took a step with gradients of an earlier model in their slot. */
   readonly trainedOnLeft: string[] = [];
   /** What the next load gives in place of its state. */
   wrongLoad: ((wanted: Save) => Adapters | null) | null = null;
@@ -211,7 +211,7 @@ export class SimulatedServer {
     return ok({ ...(submitted.value as object), model_id: model });
   }
 
-  /** A number that is known with the same body is the same request. */
+  /** A known number with the same body is the same request. */
   private take(path: string, body: Record<string, never>, carryOut: () => Answer): Answer {
     return this.numbered(body['model_id']!, body['seq_id'], `${path} ${JSON.stringify(body)}`, () =>
       this.submit(carryOut),
@@ -320,7 +320,7 @@ export class SimulatedServer {
     return ok({ type: 'unload_model' });
   }
 
-  /** One state a slot: a path that is not the loaded one replaces the trainer's weights. */
+  /** A slot has only one state, so sampling another path replaces the trainer's weights. */
   private sample(body: Record<string, never>): Answer {
     const path: string = body['model_path']!;
     const save = [...this.saves.values()].find((save) => save.type === 'sampler' && pathOf(save) === path);

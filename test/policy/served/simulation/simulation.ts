@@ -56,7 +56,7 @@ class Simulation {
   private trainer: Worker | null = null;
   private started = 0;
   private phase: 'disturbed' | 'healed' | 'inspected' = 'disturbed';
-  /** Models that hold the last states, as a process says that comes after all others. */
+  /** The models that hold the last states, according to a process that starts after all others. */
   private readonly inspected: Inspected[] = [];
   /** Numbers of operations. */
   private visitAt: number;
@@ -148,7 +148,7 @@ class Simulation {
     return true;
   }
 
-  /** From here on nothing goes wrong. Who was frozen goes on, beside a new process that finishes the runs. */
+  /** From here on there are no faults. Frozen processes continue, and a new process finishes the runs. */
   private heal(): void {
     this.phase = 'healed';
     this.world.say(() => 'all is well from here on');
@@ -160,7 +160,7 @@ class Simulation {
     this.work(this.trainer);
   }
 
-  /** All have ended but the successor of the last one, which looks at the runs' last states. */
+  /** After all processes have ended, a successor of the last one reads the runs' last states. */
   private inspect(): void {
     this.phase = 'inspected';
     for (const worker of this.workers) this.scheduler.kill(worker);
@@ -277,7 +277,7 @@ class Simulation {
   private async take(worker: Worker, { kind, run, step }: Task): Promise<void> {
     if (kind === 'evaluation') return worker.sample(run, step, 2, 'visitor');
     if (kind === 'inspection') {
-      // As if it went on: what it holds is what the next step would change.
+      // It continues as if there were a next step, to find out which model that step would change.
       await worker.sample(run, step, 1, 'run');
       const model = worker.sampledModel;
       this.inspected.push({ run, step, model, held: this.server.models.get(model ?? '')?.adapters ?? null });

@@ -1,5 +1,5 @@
-// The simulator itself: it is deterministic, finds nothing where nothing is wrong, and notices a server that is. LONGHAUL_SIMULATION_SEED=123
-// replays one seed and prints what happened.
+// Tests the simulator itself: it is deterministic, accepts a correct server, and notices a faulty one. LONGHAUL_SIMULATION_SEED=123 replays one seed
+// and prints what happened.
 import { describe, expect, test } from 'vitest';
 import { type Adapters, freshAdapters } from './adapters.js';
 import { type Changes, changed, scheduleOf } from './schedule.js';

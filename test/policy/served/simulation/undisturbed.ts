@@ -1,4 +1,4 @@
-// A run on the simulated server that nothing disturbs: what its process leaves there and in the store.
+// Trains a run without faults on the simulated server, for tests of what it leaves on the server and in the store.
 import type { TinkerClient } from '../../../../src/engine/tinker/futures.js';
 import { TinkerService } from '../../../../src/engine/tinker/service.js';
 import type { ObjectStore } from '../../../../src/store/objects/object-store.js';
@@ -82,7 +82,7 @@ export async function take(worker: Worker, run: ScriptedRun, step: number): Prom
   await worker.update(run, step, 'held');
 }
 
-/** From here on each optimizer's step moves the weights `times` times, and the server says nothing of it. Returns what ends that. */
+/** From here on, each optimizer step silently moves the weights `times` times. Returns a function that ends this. */
 export function misstep(server: SimulatedServer, times: 0 | 2): () => void {
   const handle = server.handle.bind(server);
   server.handle = (path, body, method) => {

@@ -1,4 +1,4 @@
-// What came of a schedule: each batch once in the weights, or a run that is blocked and says why. Anything else is wrong.
+// Judges the result of a schedule: each batch must be once in the weights, or the run must be blocked and say why. Anything else is wrong.
 import { AuditReport } from '../../../../src/store/audit/audit-report.js';
 import { checkServed } from '../../../../src/store/audit/served-audit.js';
 import { lastCommittedStep } from '../../../../src/store/runs/run-records.js';
@@ -9,8 +9,8 @@ import type { Script, ScriptedRun } from './script.js';
 import { pathOf, type SimulatedServer } from './server.js';
 
 /**
- * `spoiled`: wrong, since a model trained on gradients that another one had left in its slot. The server ended that one between the clearing of
- * the slot and the creation of the next model, which no client sees (docs/tinker.md).
+ * `spoiled`: wrong because a model trained on gradients of an earlier model in its slot. The server ended that model between the clearing of the
+ * slot and the creation of the next model, which no client can notice (docs/tinker.md).
  */
 export type VerdictKind = 'right' | 'blocked' | 'wrong' | 'spoiled';
 
@@ -18,7 +18,7 @@ export interface Verdict {
   kind: VerdictKind;
   /** Why it is blocked or wrong. */
   reasons: string[];
-  /** Samples of a state that came from other weights. They train nothing by themselves. */
+  /** Samples of a state that came from other weights; they do not change the weights. */
   wrongSamples: string[];
   operations: number;
 }
@@ -40,7 +40,7 @@ export interface Ending {
   operations: number;
   /** Why the run could not be finished; null if it was. */
   failure: Error | null;
-  /** It ended neither way. */
+  /** True if the run neither finished nor was blocked. */
   isStuck: boolean;
   nameOf: (adapters: Adapters) => string;
 }
@@ -71,7 +71,7 @@ async function problemsOf(
     for (const saved of await readSavedStates(store, run, step)) {
       const held = saves.find((save) => pathOf(save) === saved.path)?.adapters;
       const { movement } = script.options;
-      // A load finds what gives other log-probs (R37).
+      // Weights with other log-probs are found when they are loaded (R37).
       if (
         held &&
         !areEqual(held, states[step]!.adapters) &&

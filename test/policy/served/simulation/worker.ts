@@ -1,4 +1,4 @@
-// A process of a node: the code that serves states, over a simulated server and store, and what activities do with it.
+// A process of a node: the real code that serves states, on a simulated server and store, with the calls that activities make.
 import type { GenerateResult, UpdateResult } from '../../../../src/engine/policy-engine.js';
 import { createStateLock } from '../../../../src/engine/native/state-lock.js';
 import { TinkerClient, type WaitOptions } from '../../../../src/engine/tinker/futures.js';
@@ -68,7 +68,7 @@ export class Worker implements Actor {
     return /^tinker:\/\/([^/]+)/.exec(this.engine.sampled?.path ?? '')?.[1] ?? null;
   }
 
-  /** As planStep and collectRollouts do it. */
+  /** Does what planStep and collectRollouts do. */
   async collect(scripted: ScriptedRun, step: number): Promise<void> {
     const { run } = scripted;
     if (await readUpdateIfAny(this.store, run, step)) return;
@@ -90,7 +90,7 @@ export class Worker implements Actor {
     await this.holder.withState(scripted.run, step, reader, use, withoutAttempt());
   }
 
-  /** As updatePolicy does it. */
+  /** Does what updatePolicy does. */
   async update(scripted: ScriptedRun, step: number, first: Provenance): Promise<void> {
     const { run } = scripted;
     const { batch } = scripted.steps[step - scripted.after - 1]!;
@@ -134,7 +134,7 @@ export class Worker implements Actor {
     };
   }
 
-  /** As saveState and uploadCheckpoint do it, without the files. */
+  /** Does what saveState and uploadCheckpoint do, without the files. */
   async checkpoint({ run, record }: ScriptedRun, step: number): Promise<void> {
     const { store, service, engine } = this;
     const committed = { run, step, state: await readState(store, run, step) };
@@ -182,7 +182,7 @@ export class SimulatedClient extends TinkerClient {
     const { scheduler, disturbances } = this.world;
     signal?.throwIfAborted();
     const call = { path, body, method };
-    // A beat changes nothing that a process could see.
+    // A heartbeat changes nothing that a process could notice.
     if (path === '/session_heartbeat') return disturbances.deliver(call);
     disturbances.sends(this.actor, call);
     const answer = scheduler.at(this.actor, path, () => disturbances.deliver(call), true);

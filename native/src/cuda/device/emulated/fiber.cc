@@ -25,17 +25,16 @@ void allocate_stacks(size_t count) {
   if (memory == MAP_FAILED) throw std::bad_alloc();
   stacks = static_cast<char*>(memory);
   stack_count = count;
-  // A guard page below each stack: a kernel with a frame too large ends by a signal, and overwrites nothing.
+  // A guard page below each stack: a kernel with too large a frame ends by a signal and overwrites nothing.
   for (size_t i = 0; i < count; ++i) mprotect(stacks + i * stack_bytes, 4096, PROT_NONE);
 #if defined(LONGHAUL_RACE_CHECK)
   AnnotateBenignRaceSized(__FILE__, __LINE__, stacks, count * stack_bytes, "a stack that a thread of a later block uses too");
 #endif
 }
 
-// Stores this fiber's stack pointer in *save and goes on with the fiber that stored `load`. Both stand at label 1 when they wait, in one
-// function that is never inlined, so only rbp and rbx need saving: the compiler saves what else it holds in registers. There is neither
-// call nor ret, which would put the processor's prediction of returns out of step (it doubles the time of a switch). 128 bytes below the
-// stack pointer belong to the function.
+// Stores this fiber's stack pointer in *save and continues with the fiber that stored `load`. Waiting fibers are always at label 1 of this function,
+// which is never inlined, so only rbp and rbx must be saved; the compiler saves the other registers. call and ret are avoided, because they would
+// spoil the processor's prediction of returns (which doubles the time of a switch). The 128 bytes below the stack pointer belong to the function.
 __attribute__((noinline, noipa, no_sanitize("address"))) void switch_stacks(void** save, void* load) {
   asm volatile(
       "leaq -128(%%rsp), %%rsp\n"
@@ -84,7 +83,7 @@ void start_fibers() {
     Fiber& fiber = block.fibers[i];
     fiber.stack = stacks + size_t(i) * stack_bytes;
     fiber.stack_bytes = stack_bytes;
-    // Tops 128 bytes apart: else the same variable of 32 lanes would share a cache set.
+    // The tops are 128 bytes apart; else the same variable of all 32 lanes would be in one cache set.
     void** top = reinterpret_cast<void**>(fiber.stack + stack_bytes - 128 - size_t(i % warp_lanes) * 128);
     top[-1] = nullptr;  // run_thread has no caller
     top[-2] = reinterpret_cast<void*>(&run_thread);
@@ -105,7 +104,7 @@ void end_fibers() {
   for (int i = 0; i < block.threads; ++i) {
     void* fiber = block.fibers[i].sanitizer;
     if (failed) {
-      // Those that still wait have not told of their accesses, and never will.
+      // Threads that still wait have not reported their accesses, and never will.
       __tsan_switch_to_fiber(fiber, __tsan_switch_to_fiber_no_sync);
       release(&block.exit_object);
       __tsan_switch_to_fiber(block.launcher.sanitizer, __tsan_switch_to_fiber_no_sync);

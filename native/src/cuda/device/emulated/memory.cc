@@ -1,4 +1,4 @@
-// Streams and memory of the emulated device, which is the host's.
+// Streams and memory of the emulated device; its memory is the host's.
 #include "cuda/device/memory.h"
 #include "cuda/device/properties.h"
 
@@ -75,7 +75,7 @@ void device_sync() {}
 
 void* allocate_device_bytes(size_t bytes) {
   void* p = nullptr;
-  // Of just this size, so that the address sanitizer sees the first byte behind it.
+  // Exactly this size, so that the address sanitizer notices an access to the first byte after it.
   if (posix_memalign(&p, 256, bytes) != 0) throw std::bad_alloc();
   if (bytes) std::memset(p, 0xFF, bytes);
   const std::size_t now = allocated += malloc_usable_size(p);

@@ -17,7 +17,7 @@ void permute(T* items, int n) {
 
 Fiber* first_ready(const Warp& warp) { return warp.lanes[warp.order[__builtin_ctz(warp.ready)]]; }
 
-// The lanes behind this one in its warp's order, then the warps behind it: a warp advances together, as long as nothing holds it.
+// First the lanes after this one in its warp's order, then the warps after it: a warp advances together as long as nothing stops it.
 Fiber* next_ready(const Fiber* fiber) {
   const Warp& warp = *fiber->warp;
   if (warp.ready) {
@@ -33,7 +33,7 @@ Fiber* next_ready(const Fiber* fiber) {
 
 }  // namespace
 
-// xorshift64*: short, and a launch needs only few of its numbers to be unlike another's.
+// xorshift64*: it is short, and a few of its numbers suffice to make launches differ.
 uint64_t next_random() {
   uint64_t& x = block.random;
   x ^= x << 13;

@@ -10,7 +10,7 @@ namespace longhaul::cuda::emulated {
 namespace {
 
 constexpr size_t alignment = 128;
-// Between two slots, so that the address sanitizer sees one overrun into the next.
+// A gap between two slots, so that the address sanitizer notices an overrun into the next slot.
 constexpr size_t gap = address_check ? 32 : 0;
 constexpr size_t static_capacity = most_static_shared + 1024 * gap;
 
@@ -33,7 +33,7 @@ void allocate_memory() {
 }  // namespace
 
 void start_shared() {
-  // One block's memory serves the next. Not in a check for races: two blocks' accesses to it would look like one.
+  // The next block reuses a block's memory; not in a check for races, where accesses of two blocks would look like a race.
   if (memories.empty() || race_check) allocate_memory();
   const Memory& memory = memories.back();
   block.dynamic_shared = memory.data;
