@@ -43,7 +43,7 @@ const episodesPerShare = 60;
 const places = 8;
 const episodesPerWave = 600;
 const sessions = 1_000;
-/** Of each session: more than the bar asks for in all. */
+/** Calls per second of each session; together more than the bar requires. */
 const callsPerSecond = 5.5;
 
 export async function measureEnvironments(): Promise<EnvironmentFigures> {
@@ -58,7 +58,7 @@ export async function measureEnvironments(): Promise<EnvironmentFigures> {
       { server: mcp, task: task({}), turns: [call('increment'), call('increment'), '<done>'] },
       ...[gym, http].map((server) => ({ server, task: task({ prompt: '' }), turns: [guess] })),
     ]);
-    // By turns, since other work on the machine comes and goes.
+    // In turns, because the machine's other load changes.
     const ratios: number[] = [];
     for (let pair = 0; pair < 5; pair++)
       ratios.push((1 / (await episodesPerSecond(gym, places))) * (await episodesPerSecond(gym, 400)));
@@ -85,11 +85,11 @@ const task = (change: Partial<Task>): Task => ({
 interface Game {
   server: OpenEnvFixture;
   task: Task;
-  /** Those of a player without a mistake. */
+  /** The calls of a player who makes no mistake. */
   turns: readonly string[];
 }
 
-/** A perfect player over a network that loses answers: each zero is a failure that was taken for one of the model. */
+/** A perfect player over a network that loses answers: each zero is a failure that was wrongly counted as the model's. */
 async function playOverLoss(
   games: readonly Game[],
 ): Promise<Pick<EnvironmentFigures, 'lossy_episodes' | 'lost_answers' | 'false_zeros' | 'lossy_unknown'>> {
@@ -152,7 +152,7 @@ async function episodesPerSecond({ url }: OpenEnvFixture, maxSessions: number): 
   return episodesPerWave / seconds;
 }
 
-/** Sessions call at a fixed rate: if each called as soon as it is answered, the time of a call would only say how many sessions there are. */
+/** Sessions call at a fixed rate. If each called again right after an answer, the time of a call would only depend on the number of sessions. */
 async function builtInServer(): Promise<
   Pick<EnvironmentFigures, 'server_calls_per_second' | 'server_call_ms_p99'>
 > {

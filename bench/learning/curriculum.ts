@@ -1,5 +1,5 @@
-// Simulates what a curriculum is worth: the share of groups with different outcomes in a run on environments of fixed difficulty, planned
-// by the functions that plan a run. Random numbers are keyed, so every machine gets the same figures.
+// Simulates the benefit of a curriculum: the share of groups with different outcomes in a run on environments of fixed difficulty. The functions
+// that plan real runs plan it. Random numbers are keyed, so every machine gets the same figures.
 import { planOf, type StepBefore } from '../../src/activities/step/step-plan.js';
 import { uniform } from '../../src/rl/random.js';
 import type { GrpoPlan } from '../../src/spec/records/plan.js';
@@ -94,7 +94,7 @@ function simulatedData(trainer: Record<string, unknown>): SimulatedData {
   };
 }
 
-/** Stands for digests of records that a simulation has not. */
+/** A digest in place of those of records, which the simulation does not have. */
 const none = '0'.repeat(64);
 
 async function planned(data: SimulatedData, step: number, before: StepBefore | null): Promise<GrpoPlan> {

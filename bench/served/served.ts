@@ -1,4 +1,4 @@
-// A run on a stock Tinker server: what its steps take beside the server's calls, what a kill costs, and whether 20 kills change its end.
+// A run on a stock Tinker server: the time of its steps in addition to the server's calls, the cost of a kill, and whether 20 kills change its end.
 import { setTimeout as delay } from 'node:timers/promises';
 import { auditRun } from '../../src/activities/reports/audit-run.js';
 import { TinkerClient } from '../../src/engine/tinker/futures.js';
@@ -26,7 +26,7 @@ export interface ServedFigures {
   kill_by_reload_s: number;
   kills: number;
   logprob_difference_after_kills: number;
-  /** What the audit finds, episodes that were begun again after their end among it. */
+  /** Number of violations in the audit, including episodes that were sampled again after their end. */
   violations: number;
 }
 
@@ -41,7 +41,7 @@ export async function measureServed(): Promise<ServedFigures> {
     const times = await train(calm, world.node(calm, { service: new TinkerService(timed) }), timed);
     const expected = await finalLogprobs(calm, world.server, steps);
     await world.unloadModels();
-    // The first steps compile.
+    // The first steps include compilation.
     const warm = times.slice(4);
     const costs = await killCosts(world, median(warm.map(({ wallMs }) => wallMs)));
     await world.unloadModels();
@@ -101,7 +101,7 @@ async function train(harness: Harness, node: ServedNode, timed: TimedClient): Pr
   return times;
 }
 
-/** `usualMs`: of an undisturbed step. */
+/** `usualMs`: duration of an undisturbed step. */
 async function killCosts(
   world: ServedWorld,
   usualMs: number,

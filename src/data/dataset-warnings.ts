@@ -27,7 +27,7 @@ export function datasetWarnings(tasks: readonly Task[]): string[] {
   ];
 }
 
-/** What the model is asked; null if the environment says it. Spaces and capitals make no other request. */
+/** The task's request, without differences of spaces and capitals; null if the environment shows it. */
 function requestOf({ env_key, prompt, env_variables }: Task): string | null {
   const words = prompt.trim().replace(/\s+/g, ' ').toLowerCase();
   return words === '' ? null : JSON.stringify([env_key, words, Object.entries(env_variables).sort()]);

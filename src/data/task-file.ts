@@ -101,7 +101,7 @@ function byKind(found: readonly string[]): string[] {
   });
 }
 
-/** Where the code of a verifier goes. */
+/** Receives the code of a verifier. */
 export type VerifierSink = (sha256: Digest, code: string) => void;
 
 /** Collects the tasks of a file, row by row. */

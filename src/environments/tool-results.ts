@@ -121,7 +121,7 @@ export function errorText(error: unknown): string | null {
   return isEmpty ? null : compact(rest);
 }
 
-/** Pydantic's, without its links and the whole input, which cost tokens. */
+/** A problem in Pydantic's form, without its links and the whole input, which would cost tokens. */
 export function problemText({ loc, msg }: Readonly<Record<string, unknown>>): string {
   const place = Array.isArray(loc)
     ? loc.filter((part) => part !== 'body' && part !== 'action').join('.')
@@ -152,7 +152,7 @@ export function readToolResult(result: unknown): ToolResult {
   return isError && isSilent ? textResult(noWords, true) : shown;
 }
 
-/** The blocks, and behind them the structured content if no block shows it. */
+/** The blocks, followed by the structured content if no block shows it. */
 function readBlocks(blocks: readonly unknown[], structured: unknown): ContentBlock[] {
   const shown = blocks.map(readBlock);
   if (!isObject(structured) || Object.keys(structured).length === 0 || isShownBy(blocks, structured))
@@ -186,7 +186,7 @@ function isTextOf(text: unknown, value: unknown): boolean {
   }
 }
 
-/** Of a block, the model sees its text, or a line that says what it is. */
+/** What the model sees of a block: its text, or a line that describes it. */
 function readBlock(block: unknown): ContentBlock {
   if (!isObject(block)) return textBlock(typeof block === 'string' ? block : compact(block));
   const { type, text, data } = block;
@@ -223,7 +223,7 @@ function resourceText(resource: Json): string {
   return typeof uri === 'string' ? linkLine(uri, resource) : compact(resource);
 }
 
-/** Says what bytes there are, which the model cannot read. */
+/** A line that describes bytes that the model cannot read. */
 function described(what: string, mime: string, base64: string): string {
   const { length } = Buffer.from(base64, 'base64');
   return `[${[what, mime].filter(Boolean).join(' ')}, ${length} bytes]`;

@@ -104,7 +104,7 @@ export function jsonTypesOf(schema: unknown, root: unknown): ReadonlySet<string>
   return typesIn(schema, root, { left: mostParts }) ?? new Set();
 }
 
-/** The values to which the schema confines a value, with those of its alternatives. */
+/** The values that the schema allows, including those of its alternatives. */
 export function valuesOf(schema: unknown, root: unknown): unknown[] {
   const values: unknown[] = [];
   for (const part of partsOf(schema, root)) {
@@ -121,7 +121,7 @@ export function propertiesOf(schema: unknown): Record<string, unknown> {
 
 const mostParts = 64;
 
-/** The schema, what it refers to, and the schemas that it is made of. */
+/** The schema, the schemas to which it refers, and the schemas of which it consists. */
 function partsOf(schema: unknown, root: unknown): Record<string, unknown>[] {
   const parts = new Set<Record<string, unknown>>();
   const add = (part: unknown): void => {
@@ -135,7 +135,7 @@ function partsOf(schema: unknown, root: unknown): Record<string, unknown>[] {
   return [...parts];
 }
 
-/** Null: any type. `budget`: parts that are still looked at; a cycle uses them up. */
+/** Null if any type is allowed. `budget`: number of parts that may still be read; it ends a cycle. */
 function typesIn(schema: unknown, root: unknown, budget: { left: number }): Set<string> | null {
   if (!isObject(schema) || budget.left-- <= 0) return null;
   const inner = (part: unknown): Set<string> | null => typesIn(part, root, budget);
@@ -154,7 +154,7 @@ function typesIn(schema: unknown, root: unknown, budget: { left: number }): Set<
   return types && schema['nullable'] === true ? types.add('null') : types;
 }
 
-/** The types that both allow. A schema that contradicts itself allows what its first part says. */
+/** The types that both allow; if there are none, the schema contradicts itself, and its first part counts. */
 function common(some: Set<string> | null, others: Set<string> | null): Set<string> | null {
   if (!some || !others) return some ?? others;
   const widened = (types: Set<string>): Set<string> =>
@@ -182,7 +182,7 @@ function union(parts: readonly string[]): string {
   return parts.includes('') ? '' : [...new Set(parts.flatMap(membersOf))].join('|');
 }
 
-/** Of a union in a union, too: `int|null` and `null` are `int|null`. */
+/** Removes duplicates, also in nested unions: `int|null` and `null` become `int|null`. */
 function membersOf(text: string): string[] {
   return /^[\w|]+$/.test(text) ? text.split('|') : [text];
 }

@@ -2,7 +2,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { lockFile } from '../../src/workers/process/folder-lock.js';
 
-/** Waits for the process that does it now, which may take as long as that process lives. */
+/** Waits until the process that does it now has finished, or has ended. */
 export async function exclusively<T>(lockPath: string, work: () => Promise<T>): Promise<T> {
   for (;;) {
     const lock = lockFile(lockPath, 'a test');

@@ -46,8 +46,8 @@ constexpr Model models[] = {{.name = "qwen3"},
                             {.name = "qwen2", .type = ModelType::qwen2},
                             {.name = "qwen3 with LoRA", .lora = true},
                             {.name = "qwen3 with moments in 8 bits", .moments = MomentFormat::int8}};
-// On a GPU also what has kernels or tiles of its own: larger heads, long prompts, products of few rows and large ones. With them every kernel
-// that heads of up to 128 need is launched.
+// On a GPU also models with other kernels or tiles: larger heads, long prompts, products of few rows and large products. With them, every kernel
+// for heads of up to 128 is launched.
 constexpr Model gpu_models[] = {
     {.name = "qwen3 with heads of 64", .head_dim = 64, .intermediate = 2048, .prompt = 200},
     {.name = "qwen3 with heads of 128 and large matrices", .head_dim = 128, .intermediate = 4352, .vocabulary = 17'000, .prompt = 600},
@@ -127,7 +127,7 @@ Results run(const Model& model, Backend& backend, ThreadPool& pool) {
   backend.hold(held);
   GenerationCounters counters;
   Scheduler scheduler(policy.architecture(), 0, counters, backend);
-  // Two samples of a prompt: where they part within a block of the cache, it is copied.
+  // Two samples of a prompt: if they diverge within a block of the cache, the block is copied.
   for (std::uint32_t sample = 0; sample < 2; ++sample) {
     Generation generation;
     generation.id = sample;
@@ -180,7 +180,7 @@ std::string first_difference(const char* operation, const std::vector<float>& de
   return device.size() == cpu.size() ? "" : std::string(operation) + ": another number of log-probs";
 }
 
-// Empty if there is none.
+// Empty if there is no difference.
 std::string difference(const Results& device, const Results& cpu) {
   std::string text = first_difference("sampling", device.logprobs, cpu.logprobs);
   if (text.empty() && device.tokens != cpu.tokens) text = "sampling: other tokens from the same log-probs";

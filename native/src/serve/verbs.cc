@@ -85,7 +85,7 @@ std::string base_of(const HeldState& held) {
   return held.policy->adapters() != nullptr ? held.weights_digest : std::string();
 }
 
-// Throws DeviceDiffers if the host's arrays, which are to be written, do not have the digest that a device computed.
+// Call before the host's arrays are written. Throws DeviceDiffers if their digest is not the one that a device computed.
 void require_same_copy(const HeldState& held, ThreadPool& pool) {
   if (!held.hashed_by_device) return;
   const std::string copied = state_digest(*held.policy, pool, base_of(held));
@@ -202,7 +202,7 @@ void Verbs::use_threads(int threads) {
   const auto held = held_.get();
   if (held) backend->hold(held->policy);
   backend->hold_reference(reference_.weights);
-  // What refers to the old backend goes before it does.
+  // Objects that refer to the old backend are destroyed before it.
   updates_.forget();
   generations_.forget();
   backend_ = std::move(backend);
@@ -411,7 +411,7 @@ void Verbs::update(const Request& request) {
   const std::string step_id = request.digest("step_id");
   if (const auto held = held_.get(); held && held->last_step_id == step_id) return replies_.reply(request.id(), held->last_update);
   const auto next = updates_.compute(request, *require_state(request), reference_, *backend_, *pool_);
-  // At once: the backend holds the next policy already, and what follows may run out of memory.
+  // Without delay: the backend already holds the next policy, and the following work may run out of memory.
   exchange(next);
   ++updates_done_;
   if (aborts_after_update_) std::abort();

@@ -14,7 +14,7 @@ namespace {
 /// Thrown to end a cancelled update.
 struct CancelledUpdate {};
 
-/// Whom the passes of an update tell of their progress.
+/// Receives the progress of an update's passes.
 struct Progress {
   OnAdvance advanced, passed;
 };
@@ -146,8 +146,8 @@ void Trainer::State::begin(const Policy& policy, const MiniBatch& mini, const Up
                   progress.passed);
 }
 
-/// All mini-batches, with the log-probs that must not see a step of this update: those of the reference, and, if the batch lacks old
-/// log-probs, those of the policy that the update starts from (which the first mini-batch's gradient computes itself).
+/// All mini-batches, with the log-probs that must be computed before the first step of this update: those of the reference and, if the batch has
+/// no old log-probs, those of the policy before the update (for the first mini-batch, its gradient computes them).
 std::vector<PlannedMiniBatch> Trainer::State::plan(const Policy& policy, const Batch& batch, const UpdateSettings& settings,
                                                    const Progress& progress) {
   std::vector<PlannedMiniBatch> all(settings.learning_rates.size());

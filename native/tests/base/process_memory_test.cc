@@ -14,7 +14,7 @@ using namespace longhaul::test;
 
 namespace {
 
-/// Of this process.
+/// The limit of this process.
 size_t address_space() {
   size_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;

@@ -1,4 +1,4 @@
-// Gradients of attention on the device have the CPU's bits, also where several segments add to the same keys.
+// Gradients of attention on the device have the CPU's bits, also if several segments add to the same keys.
 #include "cuda/device/properties.h"
 #include "cuda/kernels/attention/attention_backward.h"
 
@@ -64,7 +64,7 @@ struct Gradients {
   Gradients(Heads heads, Forest of, float spread = 4) : in(heads, of.nodes(), spread), forest(std::move(of)) {
     for (int i = int(forest.parts.size()) - 1; i >= 0; --i) order.push_back(i);
     d_out = with_zeros(random_values(in.out_size(), 3));
-    // Gradients are added to values that are there before.
+    // Gradients are added to existing values.
     d_qkv = with_zeros(random_values(in.qkv.size(), 4));
     d_keys_values = with_zeros(random_values(in.keys_values.size(), 7));
   }
@@ -141,7 +141,7 @@ void segments_add_in_canonical_order() {
   }
 }
 
-/// As in the last layer: some rows have a query, some segments none. Keys behind a segment's last query are not touched.
+/// As in the last layer, only some rows have a query, and some segments have none. Keys after a segment's last query do not change.
 void rows_without_queries_add_nothing() {
   const Gradients gradients({4, 2, 32}, Forest({{-1, 80, 80, 1}, {0, 70, 3, 9}, {0, 5, 5, 1}, {2, 40, 11, 1}, {-1, 100, 2, 200}}));
   check_same_values(gradients.on_device(), gradients.expected(), "few queries");
@@ -151,7 +151,7 @@ void rows_without_queries_add_nothing() {
 void earlier_passes_get_gradients() {
   Gradients gradients({4, 2, 32}, branching());
   gradients.order = {3, 1};
-  // Only the queries of these segments have outputs that the forward pass below computes; the others' gradients stay as they are.
+  // The forward pass below computes outputs only for the queries of these segments; the gradients of other queries do not change.
   for (const int i : {0, 2, 4, 5}) gradients.in.spans[size_t(i)].queries = 0;
   const std::vector<float> expected = gradients.expected();
   check_same_values(gradients.on_device(), expected, "two segments of a later pass");
@@ -167,8 +167,8 @@ void schedules_change_nothing_and_every_barrier_is_needed() {
                          "wide heads");
 }
 
-/// Where all queries of a block of keys see it, NaN and infinity have the same effect as on the CPU (which multiplies by 0 what a query
-/// does not see).
+/// If all queries see a block of keys, NaN and infinity in it have the same effect as on the CPU. (The CPU multiplies keys that a query does not
+/// see by 0.)
 void nan_and_infinity_reach_the_same_gradients() {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   for (const float extreme : {infinity, -infinity, std::numeric_limits<float>::quiet_NaN()})

@@ -1,4 +1,4 @@
-// Attention on the device has the CPU's bits: from a forest's chains and from cache blocks, whatever shares a tile or a launch.
+// Attention on the device has the CPU's bits, on a forest's chains and on cache blocks, whichever queries share a tile or a launch.
 #include "cuda/device/properties.h"
 #include "cuda/kernels/attention/attention_backward.h"
 #include "support/attention_inputs.h"
@@ -102,9 +102,8 @@ void nan_and_infinity_reach_the_same_outputs() {
   }
 }
 
-/// On the CPU the sign of a zero can depend on the neighbours: a sum that underflows to −0 becomes +0 if a neighbour sees a later key,
-/// whose positive value is multiplied by 0. On the device a key that a query does not see takes no part: the result is that of the query
-/// alone.
+/// On the CPU the sign of a zero can depend on neighbouring queries: a sum that underflows to −0 becomes +0 if a neighbour sees a later key, whose
+/// positive value is then multiplied by 0. On the device, keys that a query does not see are left out: the result is that of the query alone.
 void the_sign_of_zero_does_not_depend_on_neighbours() {
   AttentionInputs in({1, 1, 16}, {{range(0, 3), {1, 2}}});
   std::fill(in.qkv.begin(), in.qkv.end(), 100.0f);

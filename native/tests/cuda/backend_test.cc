@@ -42,7 +42,7 @@ struct Sampled {
   }
 };
 
-/// Two prompts that share a block and one of their own, in pieces; then a token at a time, with two kinds of draws; then a copied block.
+/// Two prompts that share a block, and a third one, in pieces; then one token at a time, with two kinds of draws; then a copied block.
 Sampled sample(Backend& backend, const Policy& policy) {
   const int vocab = policy.architecture().vocab_size;
   const std::unique_ptr<BlockCache> cache = backend.make_cache(policy.architecture(), 16);
@@ -103,7 +103,7 @@ void check_updates(Both& both, const OwnedBatch& batch, const UpdateSettings& se
   check(actual.metrics == expected.metrics, what + ": metrics");
 }
 
-/// Two mini-batches with KL, entropy and old log-probs of their own.
+/// Two mini-batches with KL, entropy and their own old log-probs.
 UpdateSettings full_settings(const Policy& policy) {
   UpdateSettings settings = policy_settings({1e-2, 5e-3});
   settings.temperature = 0.9;
@@ -133,7 +133,7 @@ void kinds_of_moments_have_the_same_bits() {
     Both both(policy);
     UpdateSettings settings = policy_settings({1e-2, 5e-3});
     const OwnedBatch batch = group_batch(policy.architecture().vocab_size, 2, 1, 9, 3, 10);
-    // Three updates, each from the one before: the device's arrays are those that it has stepped.
+    // Three updates in sequence: each begins with the arrays that the device itself stepped.
     for (int step = 0; step < 3; ++step) {
       settings.reset_moments = step == 2;
       UpdateReport expected = compute_update(*held, batch.view(), settings, both.cpu);
@@ -146,7 +146,7 @@ void kinds_of_moments_have_the_same_bits() {
   }
 }
 
-/// More rows than a piece, in one pass and in two, with and without recomputation, under schedules of their own.
+/// More rows than a piece, in one pass and in two, with and without recomputation, each in its own schedules.
 void passes_have_the_same_bits() {
   const std::pair<std::string, Policy> policies[] = {{"full", tiny_policy()}, {"LoRA", tiny_lora_policy()}};
   uint64_t schedule = 0;

@@ -1,4 +1,4 @@
-// The device's digests of leaves are the CPU's, however tensors cut the bytes.
+// The device's digests of leaves equal the CPU's, wherever tensors begin and end.
 #include "cuda/kernels/digest.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The sanitizers see into emulated kernels: the thread sanitizer a missing barrier, the address sanitizer an access past the end. Each
-// faulty kernel runs in a process of its own, which must end with the sanitizer's report.
+// The sanitizers find errors in emulated kernels: the thread sanitizer a missing barrier, the address sanitizer an access past the end. Each
+// faulty kernel runs in its own process, which must end with the sanitizer's report.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -40,7 +40,7 @@ Ended in_process_of_its_own(const std::function<void(Stream)>& action) {
   return ended;
 }
 
-/// `parts`: of the report, which names the lines.
+/// `parts`: texts that the report must contain, such as the lines.
 void check_report(const std::string& what, const std::vector<std::string>& parts, const std::function<void(Stream)>& action) {
   const Ended ended = in_process_of_its_own(action);
   check(ended.failed, what + ": the process must fail");

@@ -1,4 +1,4 @@
-// Correct kernels give equal bits in every schedule of the emulated device; a missing barrier, and memory that nothing wrote, show.
+// Correct kernels give equal bits in every schedule of the emulated device; a missing barrier, or unwritten memory, changes the result.
 #include <thread>
 
 #include "cuda/device/device.h"
@@ -39,7 +39,7 @@ void check_kernel(const std::string& name, const std::vector<float>& expected, c
   check_equal(wrong_schedules(correct, expected), uint64_t{0}, name + ": schedules with other bits");
 }
 
-/// A race with the sanitizer's proof ends the program, so the faulty kernels run only where no sanitizer looks.
+/// The thread sanitizer would end the program at a race, so the faulty kernels run only without it.
 void check_fault(const std::string& name, const std::vector<float>& expected, bool natural_order_is_wrong, const Run& faulty) {
   if (race_check_builds) return;
   const OwnedStream stream;
@@ -52,7 +52,7 @@ void barriers_hold_in_every_schedule() {
   check_kernel("row sums", expected, run_row_sums<0>);
   check_fault("row sums without a barrier before the partial sums are read", expected, true, run_row_sums<1>);
   check_fault("row sums without a barrier before the sum is read", expected, true, run_row_sums<2>);
-  // In natural order the last warp reads when all others have written.
+  // In natural order the last warp reads after all others have written.
   check_fault("row sums added up by the last warp, without a barrier", expected, false, run_row_sums<3>);
 }
 
@@ -117,7 +117,7 @@ void every_thread_of_a_grid_runs_once() {
 }
 
 int arrivals = 0;
-// A race on a GPU, so it is hidden from the thread sanitizer; the emulated device runs one thread at a time.
+// It would be a race on a GPU, so the thread sanitizer must not see it; the emulated device runs one thread at a time.
 __attribute__((noinline, no_sanitize("thread"))) int next_arrival() { return arrivals++; }
 
 // When each thread came to the kernel's start, and when it left the barrier.

@@ -28,7 +28,7 @@ __global__ void evaluate(Functions f) {
   }
 }
 
-// sums[i], maxima[i]: of the 16, or 32, values among which value i of `rounds` × 64 lies.
+// For value i of `rounds` × 64 values: sums[i] of its group of 16 values, maxima[i] of its group of 32 values.
 __global__ void reduce(const float* values, float* sums, float* maxima, int rounds) {
   for (int r = 0; r < rounds; ++r) {
     const float v = values[r * threads + int(threadIdx.x)];
@@ -37,7 +37,7 @@ __global__ void reduce(const float* values, float* sums, float* maxima, int roun
   }
 }
 
-/// Equal bits; any NaN equals any other, since processors differ in which one they give.
+/// Equal bits; all NaNs count as equal, because processors give different ones.
 void check_bits(float actual, float expected, const std::string& what) {
   const bool nan = actual != actual;
   if (nan == (expected != expected) && (nan || std::memcmp(&actual, &expected, sizeof(float)) == 0)) return;
@@ -114,7 +114,7 @@ void check_reductions(const std::vector<float>& values, bool maxima_too) {
 
 void reductions_of_random_values() {
   std::vector<float> values = random_values(64 * 200, 3);
-  // Of very different sizes: then another order gives other bits.
+  // The values have very different sizes, so that another order gives other bits.
   for (size_t i = 0; i < values.size(); ++i) values[i] = std::ldexp(values[i], int(i * 7 % 23) - 11);
   check_reductions(values, true);
 }

@@ -1,5 +1,5 @@
-// The check of a gradient while a device trains: a value that was flipped in the device's memory is noticed where the check looks, and
-// nothing else; what is right passes, whatever the matrix, the kind of policy and the number of passes.
+// The check of a gradient while a device trains: it notices a flipped value in the part that it checks, and only there; correct gradients pass,
+// for every matrix, kind of policy and number of passes.
 #include <set>
 
 #include "backend/device_error.h"
@@ -24,7 +24,7 @@ struct Products {
         x(random_values(size_t(rows) * size_t(matrix.inputs), 2)), gradients(std::vector<float>(policy.trained().size(), 0.0f)),
         product{matrix.offset, matrix.outputs, matrix.inputs, {dy.data(), size_t(matrix.outputs)}, {x.data(), size_t(matrix.inputs)}} {}
 
-  /// Empty if nothing is noticed. Flips the last bit of the element at `flipped` if it is not negative.
+  /// The text of the check's error; empty if it notices nothing. Flips the last bit of element `flipped`, unless that is negative.
   std::string noticed(std::uint64_t choice, long flipped) {
     cuda::GradientCheck check;
     check.choose(model, choice, stream());
@@ -68,7 +68,7 @@ void a_flipped_value_is_noticed() {
   }
 }
 
-/// Each element is in the part of some choice.
+/// For each element there is a choice whose part contains it.
 void every_element_is_chosen_at_times() {
   const Policy policy = tiny_policy(7, tiny_architecture());
   const std::vector<cuda::GradientMatrix> all = cuda::gradient_matrices(cuda::DeviceModel(policy, nullptr, stream()));
@@ -97,7 +97,7 @@ void right_updates_pass() {
 }
 
 #ifndef LONGHAUL_GPU
-/// The whole way: a value of the gradient on the device is not what its products give, and the update throws.
+/// End to end: a value of the gradient on the device differs from its products, and the update throws.
 void a_wrong_gradient_ends_the_update() {
   const auto held = std::make_shared<const Policy>(tiny_policy());
   const OwnedBatch batch = group_batch(held->architecture().vocab_size, 1, 2, 9, 3, 10);
@@ -108,7 +108,7 @@ void a_wrong_gradient_ends_the_update() {
     UpdateSettings settings = policy_settings({1e-2});
     settings.checked_gradient = m;
     settings.first_logprobs = [&](const MiniBatch&, std::span<const float>) {
-      // The gradient is all zeros now; its memory was taken last.
+      // The gradient is all zeros now; its memory was allocated last.
       static_cast<float*>(cuda::emulated::newest_of(held->trained().size() * sizeof(float)))[all[m].offset] = 1;
     };
     bool noticed = false;

@@ -42,7 +42,7 @@ struct Batch {
   std::vector<int32_t> tokens;
 };
 
-/// Rows whose logits are not all finite. The order of NaN and other values decides what the CPU's maximum is.
+/// Rows whose logits are not all finite. The CPU's maximum depends on the order of NaN and other values.
 Batch extreme_batch(int vocab) {
   Batch batch(vocab);
   for (const float extreme : {nan, infinity, -infinity})

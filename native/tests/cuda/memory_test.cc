@@ -1,4 +1,5 @@
-// The plan of a device's memory against what the emulated device is asked for. All rows but one of a text are targets, as the plan assumes.
+// Compares the plan of a device's memory with the memory that is requested from the emulated device. All rows but one of a text are targets, as
+// the plan assumes.
 #include "cuda/cuda_backend.h"
 #include "cuda/device/emulated/allocations.h"
 #include "cuda/host/device_plan.h"
@@ -56,7 +57,7 @@ void an_update_takes_what_is_planned() {
   }
 }
 
-/// Beside an update, without the cache: as many rows as a call may have, each with a draw.
+/// Sampling during an update, without the cache: as many rows as a call may have, each with a draw.
 void sampling_takes_what_is_planned() {
   const Architecture architecture = tiny_architecture();
   for (const auto& [name, policy] : {std::pair("full", tiny_policy(7, architecture)), {"LoRA", tiny_lora_policy(7, architecture)}}) {

@@ -63,7 +63,7 @@ void norms_of_rows() {
   check_rows("several pieces", random_values(605 * 32, 1), random_values(605 * 32, 3), 605, 32);
 }
 
-/// Gradients that nobody wants are left out, and do not change the others.
+/// Gradients that are not requested are left out; the others do not change.
 void a_frozen_norm_has_no_weight_gradient() {
   constexpr int rows = 21, width = 48;
   const Values x = random_values(rows * width, 1), dy = random_values(rows * width, 2), weight = random_values(width, 3),
@@ -84,7 +84,7 @@ struct HeadCase {
   bool normed, extremes;
 };
 
-/// Queries with room behind each row, as keys and values lie there.
+/// Queries with a gap after each row, where keys and values are.
 void check_heads(const HeadCase& c) {
   constexpr int positions = 40;
   const int half = c.head_dim / 2, width = c.heads * c.head_dim;

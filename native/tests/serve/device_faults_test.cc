@@ -1,5 +1,5 @@
-// A device that computes one wrong value does not train: it is refused at the start, and noticed in an update. One whose driver reports an
-// error ends the process.
+// A device that computes a wrong value does not train: it is refused at the start, and its error is noticed in an update. An error of the driver
+// ends the process.
 #include <limits>
 
 #include "serve/policy/spot_check.h"
@@ -69,7 +69,7 @@ void a_wrong_log_prob_is_not_applied() {
   }
 }
 
-// A prompt with two samples. Flips one log-prob after the other, and returns for which targets this was noticed with a choice.
+// A prompt with two samples. Flips one log-prob after the other, and returns the targets for which the check of this choice noticed it.
 std::string noticed(const Policy& policy, std::uint64_t choice, float wrong) {
   MiniBatch mini;
   const std::vector<std::int32_t> prompt = random_tokens(5, policy.architecture().vocab_size, 1);

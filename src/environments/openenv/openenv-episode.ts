@@ -170,7 +170,7 @@ export function openEnvEpisode(parts: EpisodeParts): Environment {
   };
 }
 
-/** What the model reads of a call; servers may answer with no observation, or with one that is no object. */
+/** The part of a call's answer that the model reads; servers may answer without an observation, or with one that is no object. */
 function answerIn({
   observation,
   error,
@@ -204,7 +204,7 @@ function badAction(error: unknown): ToolResult {
   return textResult(problems.length === 0 ? cause.message : problems.join('\n'), true);
 }
 
-/** What the model is shown of the reset: a `prompt` if there is one, else the whole observation. */
+/** The part of the reset's answer that the model reads: its `prompt` if there is one, else the whole observation. */
 function openingText({ kind }: Contract, observation: unknown): string {
   if (!isObject(observation)) return '';
   if (typeof observation.prompt === 'string') return observation.prompt;

@@ -257,7 +257,7 @@ export class OpenEnvSocket implements OpenEnvConnection {
     this.resumption = undefined;
     this.resumptions = 0;
     if (!request) {
-      // A full server refuses by an error frame that nobody asked for. A second observation shows that an earlier one may have been no answer.
+      // A full server refuses with an error frame that answers no request. After a second observation it is not known which one was the answer.
       this.fail(
         reply.type === 'error'
           ? errorFrame(reply)
@@ -308,7 +308,7 @@ function withKey(frame: Record<string, unknown>, key: string): Record<string, un
 
 const closingCodes = new Set(['CAPACITY_REACHED', 'FACTORY_ERROR', 'SESSION_ERROR']);
 
-/** Type of the frame that answers a request; that of other requests is their own. */
+/** Type of the frame that answers each type of request; a missing request is answered by a frame of its own type. */
 const answerTypes = new Map([
   ['reset', 'observation'],
   ['step', 'observation'],

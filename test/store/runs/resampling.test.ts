@@ -76,7 +76,7 @@ describe('discarding what a step has sampled', () => {
     expect((await view.listFolder(`runs/${run}/steps/000001/episodes/`)).length).toBe(1);
   });
 
-  it('is recorded once until something is sampled again, however often it is asked for', async () => {
+  it('is recorded only once until something is sampled again, even if it is repeated', async () => {
     await planned();
     await write(rollouts[0]!);
     await discardSamples(store, run);
@@ -137,7 +137,7 @@ describe('discarding what a step has sampled', () => {
     expect(await (await openRunView(store, run)).get(waveKey(run, 1, 1))).toBeNull();
   });
 
-  it('leaves out what no run makes, and what was quarantined before', async () => {
+  it('leaves out records that no run makes, and those that were already quarantined', async () => {
     await planned();
     await write(rollouts[0]!);
     await write(`runs/${run}/steps/000001/episodes/left-by-hand.txt`);

@@ -1,4 +1,4 @@
-// The trainer's log-probs of a batch are trained on: each changed bit of their file is noticed, and the error names it.
+// The trainer's log-probs of a batch influence the training, so each changed bit of their file must be noticed, and the error names the file.
 import { beforeEach, describe, expect, it } from 'vitest';
 import { sha256Hex } from '../../../src/base/sha256.js';
 import { rescoredKey } from '../../../src/store/record-keys.js';

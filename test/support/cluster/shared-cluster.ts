@@ -65,7 +65,7 @@ export async function returnCluster(cluster: Cluster | undefined): Promise<void>
 async function hasOpenRuns({ temporal: { client } }: Cluster): Promise<boolean> {
   for await (const { workflowId } of client.workflow.list({ query: 'ExecutionStatus = "Running"' })) {
     if (workflowId === defaultPoolId) continue;
-    // The list lags behind.
+    // Temporal's list of workflows is updated with a delay.
     const { status } = await client.workflow.getHandle(workflowId).describe();
     if (status.name === 'RUNNING') return true;
   }

@@ -1,4 +1,4 @@
-// A step that is sampled again (R24) begins from its plan, wherever it was paused or blocked. Without a resample, it goes on where it was.
+// A step that is sampled again (R24) begins from its plan, wherever it was paused or blocked. Without a resample, it continues where it was.
 import { ApplicationFailure } from '@temporalio/common';
 import { describe, expect, it } from 'vitest';
 import { pauseNowUpdate, resumeUpdate } from '../../../src/workflows/messages.js';
@@ -99,7 +99,7 @@ describe('a step that is sampled again', () => {
     expect(calls).toEqual(expected);
   });
 
-  it('while its evaluation is blocked: what it collects meanwhile is not used', async () => {
+  it('while its evaluation is blocked: samples from that time are not used', async () => {
     const { run, calls } = script('resample-evaluation');
     let broken = true;
     run.before = (call) => {

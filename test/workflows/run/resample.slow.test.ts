@@ -55,7 +55,7 @@ describe('a step that is sampled again', () => {
   });
   afterEach(() => Promise.all([harness.close(), other.close()]));
 
-  /** A node whose second group cannot be recorded while `fault` returns an error. */
+  /** A node that cannot record the second group while `fault` returns an error. */
   const withFault = (node: NativeNode, fault: () => Error | null): NativeNode => ({
     ...node,
     store: overlaid(node.store, {
@@ -72,15 +72,15 @@ describe('a step that is sampled again', () => {
     /** Bytes of the episodes that were finished before the pause. */
     before: Map<string, Buffer>;
     answers: { early: string; resumed: string };
-    /** Keys of the step's episodes when its batch was to be built. */
+    /** Keys of the step's episodes at the time when its batch was built. */
     keys: string[];
     /** Seed of each turn of the step, before and after it was discarded. */
     seeds: { before: number[]; after: number[] };
   }
 
   /**
-   * Pauses the run amid its step, and samples the step again. `kills`: the command is killed between its record and its Update, and then
-   * the node amid the new samples, whose rest another node plays.
+   * Pauses the run in the middle of its step, and samples the step again. `kills`: kills the command between its record and its Update, and later
+   * the node while it samples again; another node plays the rest.
    */
   async function live({ store, node, orchestrator, ...of }: Harness, kills: boolean): Promise<Life> {
     const { named } = await smallRun(join(of.folder, 'data'));
@@ -226,7 +226,7 @@ describe('a step that is sampled again', () => {
     expect(killed.result.state).toBe(result.state);
     expect(await bitsOf(other.store)).toEqual(await bitsOf(store));
     expect((await auditRun(other.store, run)).violations).toEqual([]);
-    // The step has learned, so that the states say what was sampled.
+    // The step's update changes the state, so that equal states prove equal samples.
     expect((await readUpdate(store, run, step)).identity.applied).toBe(true);
   });
 });

@@ -33,8 +33,8 @@ Json reply_of(const UpdateReport& report) {
   return fields;
 }
 
-// Throws DeviceDiffers if a device computes with other values than the state's: what it copied from the host, after a load or an update that
-// was given up, may be wrong.
+// Throws DeviceDiffers if a device computes with other values than the state's. After a load, or after an update that was given up, its copy of
+// the host's values may be wrong.
 void require_held_values(const HeldState& held, const std::string& base, Backend& backend, ThreadPool& pool) {
   const std::string found = state_digest(*held.policy, backend, pool, base).digest;
   if (found != held.digest)
@@ -57,7 +57,7 @@ std::shared_ptr<const HeldState> Updates::compute(const Request& request, const 
   const BatchFile file = read_batch(request.text("batch_path"), request.digest("batch_sha256"), held.digest, mini_batches);
   const Batch batch = file.view();
   validate(batch, held.policy->architecture(), mini_batches);
-  // A GPU has a copy of its own even of the held weights, since it steps in place.
+  // A GPU steps in place, so it needs its own copy even of the held weights.
   const bool stepped = backend.device().kind != "cpu" && !held.policy->adapters();
   const bool own_reference = settings.reference && (stepped || settings.reference != held.policy->shared_weights());
   settings.passes = memory_.plan_update(*held.policy, batch, own_reference);
