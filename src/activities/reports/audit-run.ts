@@ -1,5 +1,5 @@
 // Audits a run. The store knows the records but not how they are made, so this file supplies the functions that plan steps, build batches
-// and judge rewards.
+// and count evaluations.
 import { baseModelDigest } from '../../policy/base-model.js';
 import { buildBatch } from '../step/build-batch.js';
 import { DatasetCache } from '../../data/dataset-cache.js';
@@ -8,7 +8,7 @@ import { rebasedBatch } from '../step/rebased-step.js';
 import { wavesOf } from '../step/waves.js';
 import { RunDataCache } from '../../data/run-data.js';
 import { stateDigest } from '../../policy/state-file.js';
-import { isPass } from '../../rl/pass.js';
+import { summarise } from '../evaluation/suite-evaluation.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import type { StepMakers } from '../../store/audit/chain.js';
 import { auditChain, type ChainAudit } from '../../store/audit/chain-audit.js';
@@ -22,7 +22,7 @@ export async function auditRun(
   onProgress?: (place: string) => void,
 ): Promise<ChainAudit> {
   return auditChain(store, run, {
-    isPass,
+    countEvaluation: summarise,
     stateDigest: (file) => stateDigest(file),
     runProblems,
     ...(onProgress ? { onProgress } : {}),

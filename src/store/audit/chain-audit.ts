@@ -20,7 +20,7 @@ import {
   auditEvaluated,
   auditEvaluations,
   checkForeignEvaluations,
-  type IsPass,
+  type CountEvaluation,
 } from './evaluation-audit.js';
 import { inParallel } from '../../base/in-parallel.js';
 import {
@@ -51,7 +51,7 @@ interface Makers {
   /** Computes the digest of a state from the bytes of its file. */
   stateDigest: StateDigest;
   makers: (view: ObjectStore) => StepMakers;
-  isPass: IsPass;
+  countEvaluation: CountEvaluation;
   /** Receives the audit's progress, in words. */
   onProgress?: (place: string) => void;
 }
@@ -60,7 +60,7 @@ interface Makers {
 export async function auditChain(
   plainStore: ObjectStore,
   run: string,
-  { makers, isPass, runProblems, stateDigest, onProgress }: Makers,
+  { makers, countEvaluation, runProblems, stateDigest, onProgress }: Makers,
 ): Promise<ChainAudit> {
   const report = new AuditReport(run, onProgress);
   const store = (await readable(report, runKey(run), () => openRunView(plainStore, run))) ?? plainStore;
@@ -103,7 +103,7 @@ export async function auditChain(
   report.steps = last + 1;
   report.at('evaluations');
   report.finalState = chain.state;
-  const evaluations = await auditEvaluations(store, chain.states, isPass, starts, report);
+  const evaluations = await auditEvaluations(store, chain.states, countEvaluation, starts, report);
   await checkForeignEvaluations(store, run, chain.states, report);
   await auditEvaluated(store, record, chain.states, report);
   const ended = chain.kind === 'grpo' && evaluations.some((one) => isLastOf(one, record, last));

@@ -1,7 +1,6 @@
 // Checks the evaluations of a run's states: recomputes each result from its episodes, which must match the suite's tasks and must have been
 // announced before they were sampled (R9).
 import type { EvaluationResult, SuiteRecord } from '../../spec/records/evaluation-records.js';
-import { knownPassAtK, type PassRate, passRateOf, type PassRates } from '../../spec/pass-rate.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import type { AuditReport } from './audit-report.js';
@@ -25,7 +24,14 @@ import { unannounced } from './start-audit.js';
 import { listRuns, readUpdateIfAny } from '../runs/run-records.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 
-export type IsPass = (reward: number) => boolean;
+/** Counts the figures of a suite's episodes, as the run does. */
+export type CountEvaluation = (
+  episodes: EpisodeRecord[],
+  suite: SuiteRecord,
+  digest: Digest,
+  state: Digest,
+) => EvaluationFigures;
+type EvaluationFigures = Omit<EvaluationResult, 'observed'>;
 
 /** Sums of turns and calls may differ by rounding: they may be added in another order. */
 const tolerance = 1e-9;
@@ -34,11 +40,11 @@ const tolerance = 1e-9;
 export async function auditEvaluations(
   store: ObjectStore,
   states: readonly (Digest | null)[],
-  isPass: IsPass,
+  count: CountEvaluation,
   starts: ReadonlySet<string>,
   report: AuditReport,
 ): Promise<EvaluationResult[]> {
-  const audit: EvaluationsAudit = { store, states, isPass, starts, report };
+  const audit: EvaluationsAudit = { store, states, count, starts, report };
   const results: (EvaluationResult | null)[] = [];
   for (const state of new Set(states.filter((one) => one !== null))) {
     for (const name of await store.listFolder(evaluationsOfState(state))) {
@@ -54,7 +60,7 @@ export async function auditEvaluations(
 interface EvaluationsAudit {
   store: ObjectStore;
   states: readonly (Digest | null)[];
-  isPass: IsPass;
+  count: CountEvaluation;
   starts: ReadonlySet<string>;
   report: AuditReport;
 }
@@ -65,7 +71,7 @@ async function auditEvaluation(
   state: Digest,
   suiteDigest: Digest,
 ): Promise<EvaluationResult | null> {
-  const { store, isPass, report } = audit;
+  const { store, count, report } = audit;
   const suiteKey = evaluationSuiteKey(state, suiteDigest);
   const resultKey = evaluationResultKey(state, suiteDigest);
   // Read the result first: a running run writes it last, after everything that it depends on.
@@ -86,7 +92,8 @@ async function auditEvaluation(
   if (result.state !== state || result.suite !== suiteDigest) {
     report.add('R13', resultKey, 'it names another state or suite');
   }
-  for (const problem of wrongFigures(result, suite, episodes, isPass)) report.add('R25', resultKey, problem);
+  for (const problem of wrongFigures(result, count(episodes, suite, suiteDigest, state)))
+    report.add('R25', resultKey, problem);
   return result;
 }
 
@@ -156,107 +163,29 @@ async function takenOver(
   return new Set(keys.flat());
 }
 
-/** Figures of a result that differ when they are counted again. Unknown outcomes have their own count and enter no pass rate. */
-function wrongFigures(
-  result: EvaluationResult,
-  suite: SuiteRecord,
-  episodes: EpisodeRecord[],
-  isPass: IsPass,
-): string[] {
-  const problems: string[] = [];
-  const compare = (name: string, stored: PassRate | undefined, counted: PassRate): void => {
-    const same =
-      typeof stored === 'number' && counted !== null
-        ? Math.abs(stored - counted) <= tolerance
-        : stored === counted;
-    if (!same)
-      problems.push(
-        `${name} is ${stored === undefined ? 'missing' : stored}, but its episodes give ${counted}`,
-      );
-  };
-  const all = countsOf(episodes, isPass);
-  compare('pass_at_1', result.pass_at_1, all.share);
-  const several = result.samples_per_task !== undefined;
-  if (several) compare('samples_per_task', result.samples_per_task, suite.samples_per_task);
-  const compareSamples = (
-    where: string,
-    stored: Omit<PassRates, 'pass_at_1'>,
-    own: EpisodeRecord[],
-  ): void => {
-    if (!several) return;
-    const { pass_at_n, ks } = samplesOf(own, suite.samples_per_task, isPass);
-    compare(`${where}pass_at_n`, stored.pass_at_n, pass_at_n);
-    for (const k of new Set([...Object.keys(ks), ...Object.keys(stored.pass_at_k ?? {})]))
-      compare(`${where}pass_at_k.${k}`, stored.pass_at_k?.[k], ks[k] ?? null);
-  };
-  compareSamples('', result, episodes);
-  compare('graded', result.graded, all.graded);
-  compare('unknown', result.unknown, all.unknown);
-  const keys = new Set([...episodes.map((episode) => episode.env_key), ...Object.keys(result.environments)]);
-  for (const env of keys) {
-    const own = episodes.filter((episode) => episode.env_key === env);
-    const [stored, counts] = [result.environments[env], countsOf(own, isPass)];
-    const total = (of: (episode: EpisodeRecord) => number): number =>
-      own.reduce((sum, one) => sum + of(one), 0);
-    compare(`environments.${env}.pass_at_1`, stored?.pass_at_1, counts.share);
-    compareSamples(`environments.${env}.`, stored ?? {}, own);
-    compare(`environments.${env}.graded`, stored?.graded, counts.graded);
-    compare(`environments.${env}.unknown`, stored?.unknown, counts.unknown);
-    const per = Math.max(own.length, 1);
-    compare(`environments.${env}.mean_turns`, stored?.mean_turns, total((one) => one.metrics.turns) / per);
-    compare(
-      `environments.${env}.mean_tool_calls`,
-      stored?.mean_tool_calls,
-      total((one) => one.metrics.tool_calls) / per,
-    );
-    compare(
-      `environments.${env}.tool_errors`,
-      stored?.tool_errors,
-      total((one) => one.metrics.tool_errors),
-    );
-  }
-  const templateOf = (episode: EpisodeRecord): string => suite.tasks[episode.slot]?.template ?? '';
-  for (const template of new Set([...episodes.map(templateOf), ...Object.keys(result.templates)])) {
-    const counts = countsOf(
-      episodes.filter((episode) => templateOf(episode) === template),
-      isPass,
-    );
-    // The result need not list a template without graded episodes.
-    if (counts.graded === 0 && result.templates[template] === undefined) continue;
-    compare(`templates.${template}.graded`, result.templates[template]?.graded, counts.graded);
-    compare(`templates.${template}.passed`, result.templates[template]?.passed, counts.passed);
-  }
-  return problems;
+/** Figures of a result that differ from those that its episodes give. */
+function wrongFigures(result: EvaluationResult, counted: EvaluationFigures): string[] {
+  const [stored, given] = [result, counted].map((figures) => new Map(leavesOf(figuresOf(figures))));
+  return [...new Set([...(stored?.keys() ?? []), ...(given?.keys() ?? [])])].flatMap((name) => {
+    const [was, is] = [stored?.get(name), given?.get(name)];
+    const isNear = typeof was === 'number' && typeof is === 'number' && Math.abs(was - is) <= tolerance;
+    if (isNear || was === is) return [];
+    return [`${name} is ${String(was ?? 'missing')}, but its episodes give ${String(is ?? null)}`];
+  });
 }
 
-function countsOf(
-  episodes: readonly EpisodeRecord[],
-  isPass: IsPass,
-): { graded: number; unknown: number; passed: number; share: PassRate } {
-  const rewards = episodes.flatMap(({ outcome }) => (outcome.status === 'graded' ? [outcome.value] : []));
-  const passed = rewards.filter((reward) => isPass(reward)).length;
-  const graded = rewards.length;
-  return { graded, unknown: episodes.length - graded, passed, share: passRateOf(passed, graded) };
+function figuresOf({ schema: _schema, state: _state, suite: _suite, ...figures }: EvaluationFigures): object {
+  const { observed: _observed, ...counted } = figures as { observed?: unknown };
+  return counted;
 }
 
-/** pass@n, and pass@k by k where a task has k graded samples. */
-function samplesOf(
-  episodes: readonly EpisodeRecord[],
-  samples: number,
-  isPass: IsPass,
-): { pass_at_n: PassRate; ks: Record<string, PassRate> } {
-  const byTask = new Map<number, number[]>();
-  for (const { slot, outcome } of episodes)
-    if (outcome.status === 'graded') byTask.set(slot, [...(byTask.get(slot) ?? []), outcome.value]);
-  const graded = [...byTask.values()];
-  const counted = graded.map((rewards) => ({
-    passed: rewards.filter((reward) => isPass(reward)).length,
-    graded: rewards.length,
-  }));
-  return {
-    pass_at_n: passRateOf(graded.filter((rewards) => rewards.some((one) => one > 0)).length, graded.length),
-    ks: knownPassAtK(counted, samples),
-  };
+/** The values of a nested object by path. */
+function leavesOf(value: object, prefix = ''): [path: string, leaf: unknown][] {
+  return Object.entries(value).flatMap(([key, member]: [string, unknown]): [string, unknown][] =>
+    typeof member === 'object' && member !== null
+      ? leavesOf(member, `${prefix}${key}.`)
+      : [[`${prefix}${key}`, member]],
+  );
 }
 
 /**

@@ -1,7 +1,7 @@
 // A run's evaluation with several samples a task: what is played, and pass@k of the graded samples in the record, the projection and the audit.
 import { beforeAll, expect, it } from 'vitest';
 import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
-import { isPass } from '../../../src/rl/pass.js';
+import { summarise } from '../../../src/activities/evaluation/suite-evaluation.js';
 import type { Outcome } from '../../../src/spec/records/episode.js';
 import type { EvaluationResult } from '../../../src/spec/records/evaluation-records.js';
 import { AuditReport } from '../../../src/store/audit/audit-report.js';
@@ -116,8 +116,8 @@ it('is found by an audit if its figures are not those of its episodes', async ()
     pass_at_n: 0.5,
   }));
   expect(await audited(result)).toEqual([
-    expect.stringContaining('pass_at_n is 0.5, but its episodes give 0.33'),
     expect.stringContaining('pass_at_k.3 is 0.5, but its episodes give 0.33'),
+    expect.stringContaining('pass_at_n is 0.5, but its episodes give 0.33'),
   ]);
 });
 
@@ -142,6 +142,6 @@ async function withOutcomes(outcomes: (number | null)[][]): Promise<EvaluationRe
 
 async function audited({ state }: EvaluationResult): Promise<string[]> {
   const report = new AuditReport(run);
-  await auditEvaluations(harness.store, [state], isPass, new Set(), report);
+  await auditEvaluations(harness.store, [state], summarise, new Set(), report);
   return report.violations.filter(({ rule }) => rule === 'R25').map(({ problem }) => problem);
 }
