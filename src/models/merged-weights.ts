@@ -124,14 +124,14 @@ async function writeTensor(
   }
 }
 
-/** Ranks that are added in one pass over the columns: with one at a time, most of the work is reading and writing the sums. */
+/** How many ranks one pass over the columns adds. One rank per pass would spend most of its time on reading and writing the sums. */
 const ranksAtOnce = 4;
 
 interface Factors {
   /** A by rank and B by row, as doubles, with zeros up to a whole number of passes. */
   a: Float64Array;
   b: Float64Array;
-  /** Ranks, the zeros included. */
+  /** The number of ranks, including those of zeros that fill the last pass. */
   ranks: number;
   scale: number;
 }
@@ -147,7 +147,7 @@ function factorsOf(a: Float32Array, b: Float32Array, rank: number, columns: numb
 }
 
 /**
- * Adds scale · B·A to some rows of W, in double precision, rounded once. Two rows at a time share what is read of A. Each sum is made in the
+ * Adds scale · B·A to some rows of W, in double precision, rounded once. Two rows share each reading of A. Each sum is made in the
  * order of ranks, so its bits do not depend on how many are added at once.
  */
 function addProduct(

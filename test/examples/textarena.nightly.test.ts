@@ -52,7 +52,7 @@ describe.skipIf(!python)('the example textarena', () => {
     expect(code).toBe(0);
   });
 
-  test('a task is the same game whenever it is played, also beside others, and halving wins it', async () => {
+  test('a task is the same game each time, even while others are played, and halving wins it', async () => {
     const backend = createOpenEnvBackend({ url: server.url, maxSessions: 8 });
     const games = tasks.slice(0, 24);
     const play = async (task: Task, seed: number) => {
@@ -117,7 +117,7 @@ type Part = Record<string, unknown>;
 type Spec = Record<'model' | 'data' | 'generator' | 'trainer', Part> &
   Record<'environments' | 'warm_start', Part[]>;
 
-/** Guesses the middle of what the hints leave. Returns the last guess and the grade. */
+/** Guesses the middle of the numbers that the hints still allow. Returns the last guess and the grade. */
 async function halve(environment: Environment): Promise<{ guess: number; grade: number | undefined }> {
   let [low, high] = [1, 20];
   for (let turn = 0; ; turn++) {

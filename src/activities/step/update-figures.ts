@@ -1,4 +1,4 @@
-// The figures of an update: what its record observes beside the states, and what the workflow shows of it. No state depends on a figure.
+// The figures of an update: those in its record, and those that the workflow shows. No state depends on a figure.
 import { itemOf } from '../../engine/tinker/sent-tokens.js';
 import type { UpdateResult } from '../../engine/policy-engine.js';
 import { lackOfGrades, maxUnknownShare, tooFewGraded } from '../../rl/grades.js';
@@ -125,7 +125,7 @@ const shownMetrics = [
   'policy/policy_kl',
 ];
 
-/** What the workflow learns of a committed step. What was sent for it counts as recorded from now on. */
+/** What the workflow learns of a committed step. From now on, the tokens sent for it count as recorded. */
 export async function committedStep(
   { store, sent }: Pick<NodeDeps, 'store' | 'sent'>,
   { record: run }: RunData,

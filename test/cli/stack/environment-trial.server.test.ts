@@ -16,7 +16,7 @@ const about = (check: string, detail: RegExp, ok = true) => ({
 });
 
 describe('env check', () => {
-  test('finds the tools of a server, how it takes mistakes, and its grade', async () => {
+  test('finds a server’s tools, its answers to mistakes, and its grade', async () => {
     const server = await startCounterServer();
     closers.push(() => server.close());
     const found = await tryEnvironment({
@@ -63,7 +63,7 @@ describe('env check', () => {
 
   test.each([
     ['a server that is away', 'http://127.0.0.1:9', [], /127.0.0.1:9 does not answer/],
-    ['what is no address', 'localhost:8000', [], /of the form http:\/\/host:port/],
+    ['a text that is not an address', 'localhost:8000', [], /of the form http:\/\/host:port/],
     ['a reset that is no object', 'http://127.0.0.1:9', ['--reset', '[1]'], /must be a JSON object/],
     ['a variable that is not set', 'http://127.0.0.1:9', ['--headers-env', 'NOT_SET'], /NOT_SET/],
   ])('ends with one error for %s', async (_, url, flags, message) => {

@@ -1,4 +1,4 @@
-// From batches to a Tinker server's sequences: the prefix tree is taken apart again, and every reduction is the plan's.
+// From batches to a Tinker server's sequences: the prefix tree is taken apart again, and the weights follow the plan's reduction.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { chunksOf } from '../../../src/engine/tinker/passes.js';
@@ -26,7 +26,7 @@ const sample: fc.Arbitrary<SampleToPack> = fc
       })),
   );
 
-/** What a datum must be: its sample as far as its last target. */
+/** The datum that a sample must become. It ends with the sample's last target. */
 function expected({ tokens, targets }: SampleToPack, scale: number) {
   const inputs = targets.at(-1)!.index;
   const at = (of: (target: SampleToPack['targets'][number]) => number): number[] =>
@@ -93,7 +93,7 @@ describe('the sequences of a batch', () => {
     },
   );
 
-  it('weigh advantages by the trainer’s log-probs where the plan caps their ratio to the sampled ones', () => {
+  it('weigh the advantages where the plan caps the ratio of the trainer’s probabilities to the sampled ones', () => {
     const tokens = [5, 6, 7, 8];
     const targets = [1, 2, 3].map((index) => ({ index, advantage: 2, oldLogprob: -1 }));
     const loss: LossPlan = { ...regular, tis_cap: 1.5 };

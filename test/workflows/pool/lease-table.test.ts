@@ -37,7 +37,7 @@ describe('a request', () => {
     expect(told(table)).toEqual(['b granted local']);
   });
 
-  it('from the new execution after a reset ends the run’s leases that this execution does not know, and no other leases', () => {
+  it('after a reset, ends only those leases of the run that its new execution does not know', () => {
     const table = tableOf(node('n1'), node('n2'));
     const asker = (execution: string, ...knows: string[]) => ({ asker: { execution, knows } });
     table.request(request('a', asker('before', 'a/1')), 1);

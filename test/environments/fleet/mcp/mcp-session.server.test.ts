@@ -22,7 +22,7 @@ async function answerTo(code: number): Promise<unknown> {
   }
 }
 
-it.each([-32_000, -32_001, -32_099])('takes the code %i for a lost call', async (code) => {
+it.each([-32_000, -32_001, -32_099])('treats an answer with the code %i as a lost call', async (code) => {
   await expect(answerTo(code)).rejects.toMatchObject({ kind: 'unavailable', reason: 'socket_lost' });
 });
 
@@ -30,7 +30,7 @@ it.each([-32_602, -32_603, -31_999, 1])('shows the model an error with the code 
   expect(await answerTo(code)).toMatchObject({ isError: true });
 });
 
-it('ends a connection whose handshake is not answered, in its time or when the episode is called off', async () => {
+it('ends a connection whose handshake has no answer, after the time limit or once the episode is cancelled', async () => {
   stub.hangs = true;
   const limits = { listWithinMs: 100, unknownMs: 100, connectMs: 300 };
   await expect(McpSession.open(stub.root, 'key', quiet, new Map(), limits)).rejects.toMatchObject({
@@ -72,7 +72,7 @@ it.each([
   expect(shown).toEqual({ content: [{ type: 'text', text }], isError: false });
 });
 
-it('takes an image that is no image as a result, too', async () => {
+it('returns the result even if its image cannot be decoded', async () => {
   const session = await McpSession.open(stub.root, 'key', quiet);
   stub.onCall = () => ({ result: { content: [{ type: 'image', mimeType: 'image/png', data: '***' }] } });
   const shown = await session.call({ name: 'book', arguments: {} }, 10_000);
