@@ -51,11 +51,14 @@ export const withoutMoments = (adapters: Adapters): Adapters => ({
 });
 
 export function areEqual(a: Adapters, b: Adapters): boolean {
-  const same = (one: number[], other: number[]): boolean => one.every((value, at) => value === other[at]);
-  return (
-    a.steps === b.steps && same(a.weights, b.weights) && same(a.first, b.first) && same(a.second, b.second)
-  );
+  return a.steps === b.steps && haveEqualWeights(a, b) && same(a.first, b.first) && same(a.second, b.second);
 }
+
+export function haveEqualWeights(a: Adapters, b: Adapters): boolean {
+  return same(a.weights, b.weights);
+}
+
+const same = (one: number[], other: number[]): boolean => one.every((value, at) => value === other[at]);
 
 /** How each weight moves the log-prob of `token` after `before`: between −1 and 1. */
 const directions = Array.from({ length: vocabulary * vocabulary }, (_, pair) =>

@@ -1,5 +1,6 @@
 // Injects the faults of a schedule: into processes at their operations, into calls on their way, and into the server.
 import { InDoubt, NotConnected } from '../../../../src/engine/tinker/call-errors.js';
+import { haveEqualWeights } from './adapters.js';
 import type { Random } from './random.js';
 import { type FaultKind, faultKinds, type Schedule } from './schedule.js';
 import type { Actor } from './scheduler.js';
@@ -114,10 +115,11 @@ export class Disturbances {
       server.slow = true;
       this.slowFor = 1 + random.below(40);
     } else
-      server.wrongLoad = ({ model, name }) => {
+      // Moments that are not those of the weights nobody notices (docs/tinker.md).
+      server.wrongLoad = ({ adapters: wanted }) => {
         const others = [...server.saves.values()].filter(
-          (save) =>
-            save.type === 'training' && save.adapters && !(save.model === model && save.name === name),
+          ({ type, adapters }) =>
+            type === 'training' && adapters && !(wanted && haveEqualWeights(adapters, wanted)),
         );
         return others.length > 0 ? random.pick(others).adapters : null;
       };

@@ -2,7 +2,7 @@
 // healthy one that finishes what is left.
 import type { GenerateResult } from '../../../../src/engine/policy-engine.js';
 import { updateKey } from '../../../../src/store/record-keys.js';
-import { areEqual, logprobOf, type Adapters } from './adapters.js';
+import { areEqual, haveEqualWeights, logprobOf, type Adapters } from './adapters.js';
 import { Disturbances } from './disturbances.js';
 import { MemoryStore } from './memory-store.js';
 import { Random } from './random.js';
@@ -339,7 +339,7 @@ class Simulation {
       for (const [step, state] of states.entries()) {
         if (step < after) continue;
         if (areEqual(adapters, state.adapters)) return `state ${step} of ${run}`;
-        if (adapters.weights.every((weight, at) => weight === state.adapters.weights[at]))
+        if (haveEqualWeights(adapters, state.adapters))
           return `the weights of step ${step} of ${run} with other moments`;
       }
     return `NO STATE OF A RUN, after ${adapters.steps} optimizer's steps`;
