@@ -65,7 +65,7 @@ function withoutNull(held: unknown): unknown {
   );
 }
 
-/** A row whose `env_variables` are texts, where they were numbers or booleans. */
+/** The row with numbers and booleans in its `env_variables` turned into text. */
 export function withTextVariables(row: unknown): unknown {
   if (!isObject(row) || !isObject(row.env_variables)) return row;
   const texts = Object.entries(row.env_variables).map(([name, value]) => [name, textOf(value)]);

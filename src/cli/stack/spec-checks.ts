@@ -1,4 +1,4 @@
-// What `longhaul doctor --spec` says of a run spec: everything for which `longhaul train` would refuse it is refused here.
+// What `longhaul doctor --spec` says of a run spec. It refuses every spec that `longhaul train` would refuse.
 import { refuseDifference } from '../../activities/run/open-run.js';
 import { madeAlready, planFork, timelinesNamed } from '../../activities/run/fork-run.js';
 import { checkedPrepared, refuseBadFiles } from '../../data/dataset-validation.js';

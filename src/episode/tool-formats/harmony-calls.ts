@@ -1,4 +1,4 @@
-// Turns of gpt-oss, in OpenAI's Harmony format: messages with a channel each. `analysis` is thinking, `final` the answer, and a message to
+// Turns of gpt-oss, in OpenAI's Harmony format: each message has a channel. `analysis` is thinking, `final` the answer, and a message to
 // `functions.NAME` is a call.
 import { callWithArguments } from './json-call.js';
 import { pieceOf, type TurnPiece } from './turn-piece.js';

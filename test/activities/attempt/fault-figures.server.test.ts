@@ -74,7 +74,7 @@ it('a run without faults reports no faults, and an effective training time ratio
   expect(recoveriesOf(records)).toEqual([]);
 });
 
-/** Of a turn in flight, or of one that the next engine is asked for before a state is restored. */
+/** The failure of a turn in flight, or of a turn that is requested from the next engine before its state is restored. */
 const ofKilledEngine = expect.stringMatching(/^(EngineExited|WrongState)$/) as unknown;
 
 describe('an engine that is killed', () => {

@@ -1,4 +1,4 @@
-// What `longhaul doctor` says where a Tinker server answers nothing, or a no that quotes the key; and how it knows SkyRL's server.
+// What `longhaul doctor` says if a Tinker server does not answer, or refuses and quotes the key. Also how it recognises SkyRL's server.
 import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, test } from 'vitest';
@@ -7,7 +7,7 @@ import { freePort } from '../../../src/stack/free-port.js';
 
 const target = { model: null, spec: null, key: 'tml-very-secret' };
 
-test('a server that does not answer is one line', async () => {
+test('a server that does not answer is reported in one line', async () => {
   const url = `http://127.0.0.1:${await freePort()}`;
   expect(await checkTinker({ ...target, url })).toEqual([
     {

@@ -54,7 +54,7 @@ const done: Answer = [200, { metrics: {} }];
 const optim = (client: TinkerClient, options: RequestOptions = {}) =>
   client.run('/optim_step', step, { repeatable: true, ...options });
 
-test('a request is sent with the key, and its result is waited for apart', async () => {
+test('a request is sent with the key, and its result is fetched by requests of its own', async () => {
   const client = await answering(accepted, [408, null], [200, { type: 'try_again' }], done);
   expect(await optim(client)).toEqual({ metrics: {} });
   expect(seen.map(({ path }) => path)).toEqual(['/optim_step', ...Array<string>(3).fill('/retrieve_future')]);
@@ -74,7 +74,7 @@ test.each<[string, Answer]>([
   expect(sent.map(({ body }) => body)).toEqual([step, step]);
 });
 
-test('a submission that was not answered is repeated where that is one request, and is in doubt elsewhere', async () => {
+test('an unanswered submission is repeated if the server takes both for one request; otherwise it is in doubt', async () => {
   expect(await optim(await answering('breaks', accepted, done))).toEqual({ metrics: {} });
   await new Promise((resolve) => server!.close(resolve));
   seen.length = 0;

@@ -41,7 +41,8 @@ export class SlackUploads implements KnownFiles {
     const [content] = [...form.values()];
     if (!file || !(content instanceof Blob)) return { status: 404, answer: 'no such upload' };
     const bytes = Buffer.from(await content.arrayBuffer());
-    if (bytes.length !== file.length) return { status: 400, answer: 'another length than was told' };
+    if (bytes.length !== file.length)
+      return { status: 400, answer: 'the file does not have the announced length' };
     file.bytes = bytes;
     return { status: 200, answer: `OK - ${bytes.length}` };
   }

@@ -31,7 +31,7 @@ export class Random {
     return items[this.below(items.length)] as T;
   }
 
-  /** How many things happen until the next event, if one in `mean` is an event. Drawn once, because a draw a thing costs more. */
+  /** How many things happen until the next event, if one in `mean` is an event. A single draw, because one for each thing costs more. */
   until(mean: number): number {
     return mean === Infinity ? Infinity : 1 + Math.floor(-Math.log(1 - this.next()) * mean);
   }
