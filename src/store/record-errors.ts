@@ -97,6 +97,13 @@ export function isUnreadable(error: unknown): boolean {
   return [UnreadableRecord, OlderSchema, NewerSchema].some((kind) => error instanceof kind);
 }
 
+/** Whether the error says that stored content is damaged or missing, or cannot be read by this Longhaul; no other error of the store. */
+export function isDamage(error: unknown): error is Error {
+  return (
+    isUnreadable(error) || [CorruptCheckpoint, BadTensorFile, BadKey].some((kind) => error instanceof kind)
+  );
+}
+
 /** A live or unreachable workflow execution owns the run (R20). */
 export class RunOwned extends Error {
   override readonly name = 'RunOwned';

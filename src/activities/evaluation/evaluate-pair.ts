@@ -54,10 +54,8 @@ async function refuseOtherEnvironments(
   environments: readonly EnvironmentSpec[],
   suite: SuiteRecord,
 ): Promise<void> {
-  // The first version planned suites without naming environments.
-  if (suite.environments === undefined) return;
   const now = await identitiesOnNode(deps, of, environments, environmentsOf(suite));
-  const changed = Object.keys(now).filter((name) => now[name] !== suite.environments?.[name]);
+  const changed = Object.keys(now).filter((name) => now[name] !== suite.environments[name]);
   if (changed.length === 0) return;
   throw new InvalidSpec([
     {

@@ -7,7 +7,7 @@ import { inParallel } from '../../base/in-parallel.js';
 import { evaluationEpisodesFolder, tallyKey } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { adoptOrCreate, readRecord } from '../../store/records/records.js';
-import { NewerSchema, OlderSchema, UnreadableRecord } from '../../store/record-errors.js';
+import { isUnreadable } from '../../store/record-errors.js';
 import type { SweepPair } from '../../store/evaluations/sweeps.js';
 import { addEpisode, emptyTally, type PlayedSample, type TaskTally } from '../../sweeps/tallies.js';
 
@@ -63,8 +63,7 @@ function fits({ samples }: TallyRecord, tally: readonly TaskTally[]): boolean {
 
 /** Returns null for a stored file that is damaged or has another version: the episodes hold the same numbers. */
 function ignoreUnread(error: unknown): null {
-  const unread = [UnreadableRecord, OlderSchema, NewerSchema];
-  if (unread.some((kind) => error instanceof kind)) return null;
+  if (isUnreadable(error)) return null;
   throw error;
 }
 

@@ -14,7 +14,7 @@ import type { ForkSpec, RebaseSpec } from '../../spec/run-spec.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { needsOf } from '../../store/collection/references.js';
 import { readRun } from '../../store/runs/run-records.js';
-import { NewerSchema, OlderSchema, UnreadableRecord } from '../../store/record-errors.js';
+import { isUnreadable } from '../../store/record-errors.js';
 import { findEngineBinary } from '../../workers/process/built-tool.js';
 import { withElapsedLine } from '../elapsed-line.js';
 import { stepsText } from '../store/gc-command.js';
@@ -112,7 +112,7 @@ interface Family {
 async function familyOf(store: ObjectStore, run: string): Promise<Family> {
   const { lineage } = await readRun(store, run);
   const needed = await needsOf(store, run).catch((error: unknown) => {
-    if ([UnreadableRecord, OlderSchema, NewerSchema].some((kind) => error instanceof kind)) return null;
+    if (isUnreadable(error)) return null;
     throw error;
   });
   if (!lineage) return { lineage, needed };

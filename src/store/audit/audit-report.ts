@@ -3,6 +3,7 @@ import type { Digest } from '../../spec/records/parts.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readRecord } from '../records/records.js';
+import { isDamage } from '../record-errors.js';
 import type { RecordKind, RecordTypes } from '../../spec/records/record-kinds.js';
 
 /** Rules that an audit checks: see docs/rules.md. */
@@ -134,17 +135,8 @@ export async function readable<T>(
   try {
     return await read();
   } catch (error) {
-    if (!(error instanceof Error) || !dataErrors.includes(error.name)) throw error;
+    if (!isDamage(error)) throw error;
     report.add('R1', key, error.message);
     return null;
   }
 }
-
-const dataErrors = [
-  'UnreadableRecord',
-  'OlderSchema',
-  'NewerSchema',
-  'CorruptCheckpoint',
-  'BadKey',
-  'BadTensorFile',
-];

@@ -34,6 +34,7 @@ import {
   weightsManifestKey,
 } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
+import { isDamage } from '../record-errors.js';
 import { changedRoot, rootsOf } from '../runs/plan-roots.js';
 import { openRunView } from '../runs/quarantine.js';
 import { readNumerics, readRun, timelineOf } from '../runs/run-records.js';
@@ -201,11 +202,7 @@ async function checkWeights({ store, record, report }: Chain, { identity }: Base
   try {
     await verifyWeights(store, identity.weights);
   } catch (error) {
-    if (
-      !(error instanceof Error) ||
-      !['CorruptCheckpoint', 'UnreadableRecord', 'NewerSchema'].includes(error.name)
-    )
-      throw error;
+    if (!isDamage(error)) throw error;
     report.add('R31', weightsManifestKey(identity.weights), error.message);
   }
 }

@@ -11,6 +11,7 @@ import {
 } from '../runs/checkpoints.js';
 import { checkpointFileKey, checkpointManifestKey, updateKey } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
+import { isDamage } from '../record-errors.js';
 import { namedByCollections, type Sequences } from './sequence-audit.js';
 
 /** Digest of the state in a file of `size` bytes. Throws `BadTensorFile`. */
@@ -72,7 +73,7 @@ export async function auditCheckpoints(
           );
       }
     } catch (error) {
-      if (!(error instanceof Error) || !storedErrors.includes(error.name)) throw error;
+      if (!isDamage(error)) throw error;
       // A running collection may have deleted the checkpoint meanwhile; it deletes the manifest first.
       if (!(await store.head(key)) && (await named(home.run, step))) {
         report.checkpoints -= 1;
@@ -83,5 +84,3 @@ export async function auditCheckpoints(
     }
   }
 }
-
-const storedErrors = ['CorruptCheckpoint', 'BadTensorFile', 'UnreadableRecord', 'OlderSchema', 'NewerSchema'];

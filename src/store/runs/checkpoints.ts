@@ -16,7 +16,7 @@ import {
 import type { ObjectStore } from '../objects/object-store.js';
 import { readRecord, readSequence, recordFunction } from '../records/records.js';
 import { readRun, readRunIfAny, timelineOf, timelinesOf } from './run-records.js';
-import { CorruptCheckpoint } from '../record-errors.js';
+import { CorruptCheckpoint, isDamage } from '../record-errors.js';
 import { fetchListed, uploadSame, verifyListed } from '../files/stored-files.js';
 import type { Transfer } from '../objects/transfer.js';
 
@@ -227,10 +227,8 @@ export async function checkpointDamage(
   }
 }
 
-const storedErrors = ['CorruptCheckpoint', 'UnreadableRecord', 'OlderSchema', 'NewerSchema'];
-
 /** Message of an error that shows damaged content. Rethrows any other error: a store that does not answer is not damaged. */
 export function unreadable(error: unknown): string {
-  if (error instanceof Error && storedErrors.includes(error.name)) return error.message;
+  if (isDamage(error)) return error.message;
   throw error;
 }
