@@ -9,17 +9,15 @@ const tries = 2;
 const noScope = 'Chart left out: the Slack app lacks the scope files:write.';
 
 export class ChartUploads {
-  private readonly api: SlackApi;
-  private readonly onMissingScope: (reason: string) => void;
   private allowed = true;
   /** The uploaded chart of the event that is being posted. */
   private kept: { event: string; file: string } | null = null;
   private failures = 0;
 
-  constructor(api: SlackApi, onMissingScope: (reason: string) => void) {
-    this.api = api;
-    this.onMissingScope = onMissingScope;
-  }
+  constructor(
+    private readonly api: SlackApi,
+    private readonly onMissingScope: (reason: string) => void,
+  ) {}
 
   /** The file's id, or a text that says why there is none. Throws `SlackCallFailed` if another attempt may succeed. */
   async uploaded(event: string, { png, altText }: Picture): Promise<{ file: string } | { missing: string }> {

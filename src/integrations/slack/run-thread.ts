@@ -65,7 +65,6 @@ const clockSkewMs = 3_600_000;
 const mostRoots = 3;
 
 export class RunThread {
-  private readonly options: RunThreadOptions;
   private readonly timing: ThreadTiming;
   private readonly api: SlackApi;
   private readonly charts: ChartUploads;
@@ -86,8 +85,7 @@ export class RunThread {
   private readonly reported = new Set<string>();
   private turns: Promise<unknown> = Promise.resolve();
 
-  constructor(options: RunThreadOptions) {
-    this.options = options;
+  constructor(private readonly options: RunThreadOptions) {
     this.timing = { ...defaultTiming, ...options.timing };
     this.api = new SlackApi(options.access, options.stop);
     this.charts = new ChartUploads(this.api, (reason) =>

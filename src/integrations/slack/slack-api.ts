@@ -58,18 +58,16 @@ const pagingPatienceMs = 10 * 60_000;
 const channelId = /^[CGD][A-Z0-9]{6,}$/;
 
 export class SlackApi {
-  private readonly access: SlackAccess;
-  private readonly stop: AbortSignal;
   // Hidden with `#`, because both contain the token, which must not appear when this object is logged.
   #client: WebClient | null = null;
   /** The token of `#client`; removed from failures, because an answer may quote it. */
   #secret: string | undefined;
   private bot: string | null = null;
 
-  constructor(access: SlackAccess, stop: AbortSignal) {
-    this.access = access;
-    this.stop = stop;
-  }
+  constructor(
+    private readonly access: SlackAccess,
+    private readonly stop: AbortSignal,
+  ) {}
 
   async whoAmI(): Promise<Identity> {
     const answer = await this.call('auth.test', (client) => client.auth.test());

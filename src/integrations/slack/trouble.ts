@@ -16,18 +16,16 @@ export interface Patience {
 const jitter = 0.25;
 
 export class Trouble {
-  private readonly patience: Patience;
-  private readonly stop: AbortSignal;
   /** Time of the first failure, in milliseconds of `performance.now()`; null while calls succeed. */
   private since: number | null = null;
   private failures = 0;
   private notBefore = 0;
   private lastFailure: SlackCallFailed | null = null;
 
-  constructor(patience: Patience, stop: AbortSignal) {
-    this.patience = patience;
-    this.stop = stop;
-  }
+  constructor(
+    private readonly patience: Patience,
+    private readonly stop: AbortSignal,
+  ) {}
 
   /** The newest failure since the last success. */
   get last(): SlackCallFailed | null {

@@ -87,15 +87,10 @@ export class AuditReport implements ChainAudit {
   readonly violations: Violation[] = [];
   readonly notClaimed: string[] = [];
 
-  /** Private: it does not belong to the report. */
-  private readonly onProgress: ((place: string) => void) | undefined;
-
   constructor(
     readonly run: string,
-    onProgress?: (place: string) => void,
-  ) {
-    this.onProgress = onProgress;
-  }
+    private readonly onProgress?: (place: string) => void,
+  ) {}
 
   /** Reports progress: the place that the audit has reached. */
   at(place: string): void {

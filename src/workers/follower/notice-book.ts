@@ -17,15 +17,12 @@ interface NoticeBookOptions {
 }
 
 export class NoticeBook {
-  private readonly options: NoticeBookOptions;
   private readonly held = new Map<string, Trouble | null>();
   private readonly written = new Map<string, number>();
   private known: NoticeRecord[] | null = null;
   private turn: Promise<void> = Promise.resolve();
 
-  constructor(options: NoticeBookOptions) {
-    this.options = options;
-  }
+  constructor(private readonly options: NoticeBookOptions) {}
 
   /** Sets the notice of a tracker; null if it has caught up. */
   set(sink: string, trouble: Trouble | null): void {
