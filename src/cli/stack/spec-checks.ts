@@ -103,7 +103,7 @@ function tasksOf(environment: EnvironmentSpec, { environments }: RunSpec, { task
 
 const noTasks = (): DataFiles => ({ tasks: [], demonstrations: [], verifiers: new Map() });
 
-/** Reads the tasks. Throws what the start of a run would throw. Empty for built-in tasks, which the run makes. */
+/** Reads the tasks. Throws what the start of a run would throw. */
 async function readTasks({ spec, files }: SoundSpec, store: string): Promise<DataFiles> {
   const { source } = spec.data;
   if (source === undefined) return files ?? noTasks();

@@ -17,7 +17,7 @@ import { requireRecord } from '../../../src/store/records/records.js';
 import { lastCommittedStep, readPlan, readRun } from '../../../src/store/runs/run-records.js';
 import { startForeignServer } from '../../environments/foreign-server.js';
 import { lastSftStep, run, tamper, testTasks, workflow } from '../fixture.js';
-import { harness, useHarness } from '../own-harness.js';
+import { environments, harness, useHarness } from '../own-harness.js';
 
 useHarness();
 
@@ -312,16 +312,16 @@ describe('demonstrations in a user’s own files', () => {
     ...{ apps: ['tracker'], seed: 1, drill_demonstrations: 0, teacher_demonstrations: 4 },
   });
   /** The spec with these demonstrations and these environments. */
-  function specWith(environments: object[], demonstrations: readonly Demonstration[] = shown): Changes {
+  function specWith(servers: object[], demonstrations: readonly Demonstration[] = shown): Changes {
     const { demonstrations: file } = part('data') as { demonstrations: string };
     writeFileSync(file, demonstrations.map((line) => `${JSON.stringify(line)}\n`).join(''));
     const [phase] = harness.spec['warm_start'] as Changes[];
-    return { ...harness.spec, environments, warm_start: [{ ...phase, demonstrations: 'teacher' }] };
+    return { ...harness.spec, environments: servers, warm_start: [{ ...phase, demonstrations: 'teacher' }] };
   }
   const toolsOf = async (name: string) => (await harness.node.runs.get(run)).tools[name];
 
-  it('that name a built-in app are trained on with the app’s tools', async () => {
-    await harness.open(specWith([{ env_key: 'tracker' }]));
+  it('that name an app of the example server are trained on with the app’s tools', async () => {
+    await harness.open(specWith([{ env_key: 'tracker', url: environments.url }]));
     expect(await toolsOf('tracker')).toEqual(appByName('tracker').tools);
     expect(await harness.advance(lastSftStep)).toMatchObject({ applied: true });
   });
@@ -335,29 +335,33 @@ describe('demonstrations in a user’s own files', () => {
   });
 
   it('give another version of the data if the tools are different', async () => {
-    const version = async (environments: object[]) =>
-      (await takeUpDataset(harness.store, parseRunSpec(specWith(environments)))).version;
+    const version = async (servers: object[]) =>
+      (await takeUpDataset(harness.store, parseRunSpec(specWith(servers)))).version;
     const foreign = await startForeignServer(() => '0');
     const [own, others] = [
-      await version([{ env_key: 'tracker' }]),
+      await version([{ env_key: 'tracker', url: environments.url }]),
       await version([{ env_key: 'tracker', url: foreign.url }]),
     ];
     await foreign.close();
     expect(own).not.toBe(others);
-    expect(await version([{ env_key: 'tracker' }])).toBe(own);
+    expect(await version([{ env_key: 'tracker', url: environments.url }])).toBe(own);
   });
 
   it('are refused if the tools cannot be requested; the message has a fix for each environment', async () => {
     const named = (env_key: string): Demonstration => ({ ...shown[0], env_key }) as Demonstration;
     const message = await messageOf(
       specWith(
-        [{ env_key: 'tracker' }, { env_key: 'crm' }, { env_key: 'mail', url: 'http://127.0.0.1:9' }],
+        [
+          { env_key: 'tracker', url: environments.url },
+          { env_key: 'crm' },
+          { env_key: 'mail', url: 'http://127.0.0.1:9' },
+        ],
         [...shown, ...['crm', 'mail', 'wiki'].map(named)],
       ),
     );
     expect(message).toContain('3 problems');
     expect(message).toMatch(
-      /environments\[1\]: demonstrations name the environment "crm", which has no url and is not a built-in app/,
+      /environments\[1\]: demonstrations name the environment "crm", which has no url; give its url/,
     );
     expect(message).toMatch(
       /environments\[2\]: demonstrations name the environment "mail", but no task does/,
