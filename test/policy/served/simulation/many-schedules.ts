@@ -81,8 +81,7 @@ async function simulatePart(first: number, count: number): Promise<{ found: Foun
   const register = path('../../../support/preloads/typescript-register.mjs');
   const runner = spawn(
     process.execPath,
-    // With the usual space, which is small, a tenth of the time is garbage collection.
-    ['--max-semi-space-size=64', '--import', register, path('./runner.ts'), `${first}`, `${count}`],
+    ['--import', register, path('./runner.ts'), `${first}`, `${count}`],
     {
       stdio: ['ignore', 'pipe', 'inherit'],
     },

@@ -38,18 +38,6 @@ function frozen<T>(value: T): T {
   return Object.freeze(value);
 }
 
-// The store in memory gives the same bytes again and again.
-const decoded = new WeakMap<object, string>();
-const decoder = new TextDecoder('utf-8', { fatal: true });
-const decode = decoder.decode.bind(decoder);
-TextDecoder.prototype.decode = (bytes: Uint8Array): string => {
-  const known = decoded.get(bytes);
-  if (known !== undefined) return known;
-  const text = decode(bytes);
-  decoded.set(bytes, text);
-  return text;
-};
-
 const [first, count] = process.argv.slice(2, 4).map(Number) as [number, number];
 const changes = JSON.parse(process.argv[4] ?? '{}') as Changes;
 
@@ -58,8 +46,6 @@ const counts = { right: 0, blocked: 0, wrong: 0, spoiled: 0 };
 let [operations, wrongSamples] = [0, 0];
 for (let seed = first; seed < first + count; seed++) {
   const verdict = await simulate(changed(scheduleOf(seed), changes));
-  // Timers of signals, which the schedule has left.
-  await new Promise((resolve) => setImmediate(resolve));
   counts[verdict.kind] += 1;
   operations += verdict.operations;
   if (verdict.wrongSamples.length > 0) wrongSamples += 1;

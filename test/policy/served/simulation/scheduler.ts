@@ -117,5 +117,5 @@ export class Scheduler {
   }
 }
 
-/** Waits until all work that does not need the scheduler is done: microtasks come first. Cheaper than a turn of the event loop. */
-export const settled = (): Promise<void> => new Promise((resolve) => process.nextTick(resolve));
+/** Waits until all work that does not need the scheduler is done; microtasks come first. */
+export const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
