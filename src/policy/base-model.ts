@@ -1,6 +1,6 @@
 // The model that a run begins with: weights drawn from its seed, or those of a Hugging Face folder. The folder is needed only once: the
 // node that has it uploads the weights to the store. All other nodes, and every later restore, fetch them from there.
-import { mkdir, readdir, rm, stat, utimes } from 'node:fs/promises';
+import { mkdir, readdir, rm, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { LoadedState, FileEngine, TrainedPart } from '../engine/file-engine.js';
 import { EngineError } from '../engine/policy-engine.js';
@@ -16,7 +16,7 @@ import type { ObjectStore } from '../store/objects/object-store.js';
 import { readBaseIfAny } from '../store/runs/run-records.js';
 import { CorruptCheckpoint } from '../store/record-errors.js';
 import { fetchWeights, weightsExist, writeWeights } from '../store/files/weights.js';
-import { removeLeftovers } from './leftovers.js';
+import { keepNewest, removeLeftovers } from './leftovers.js';
 import { fileExists } from './state-folder.js';
 import type { WorkContext } from './attempt-scope.js';
 import { weightsFileDigest } from './state-file.js';
@@ -207,14 +207,10 @@ export class BaseModel {
     await mkdir(folder, { recursive: true });
     await removeLeftovers(folder);
     const files = (await readdir(folder)).filter((name) => name.endsWith('.safetensors'));
-    const aged = await Promise.all(
-      files.map(async (name) => ({
-        path: join(folder, name),
-        at: (await stat(join(folder, name)).catch(() => null))?.mtimeMs ?? 0,
-      })),
+    await keepNewest(
+      files.map((name) => join(folder, name)),
+      weightsKept - 1,
     );
-    const older = aged.sort((a, b) => b.at - a.at).slice(weightsKept - 1);
-    await Promise.all(older.map(({ path }) => rm(path, { force: true })));
   }
 }
 

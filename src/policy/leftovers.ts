@@ -23,6 +23,15 @@ export async function removeLeftovers(folder: string, prefix = ''): Promise<void
   );
 }
 
+/** Removes all of these files or folders but the `keep` that were changed last. */
+export async function keepNewest(paths: readonly string[], keep: number): Promise<void> {
+  const aged = await Promise.all(
+    paths.map(async (path) => ({ path, at: (await stat(path).catch(() => null))?.mtimeMs ?? 0 })),
+  );
+  const older = aged.sort((a, b) => b.at - a.at).slice(keep);
+  await Promise.all(older.map(({ path }) => rm(path, { recursive: true, force: true })));
+}
+
 /** Also true if another process has taken the id; then only the file's age counts. */
 function isAlive(pid: number): boolean {
   try {

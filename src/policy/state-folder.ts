@@ -1,7 +1,7 @@
 // The saved states on a node's disk: one folder per run, one file per state. A file's name gives its step and digest.
 import { mkdir, readdir, rm, rmdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { removeLeftovers } from './leftovers.js';
+import { keepNewest, removeLeftovers } from './leftovers.js';
 import type { Digest } from '../spec/records/parts.js';
 import { checkRunId } from '../store/record-keys.js';
 
@@ -54,35 +54,20 @@ export class StateFolder {
   /** Keeps the states of the `keep` runs that saved a state here last. The states of an ended run are in its store or can be computed. */
   async pruneRuns(keep: number): Promise<void> {
     const runs = await readdir(this.folder).catch(() => []);
-    if (runs.length <= keep) return;
-    const saved = await Promise.all(
-      runs.map(async (run) => ({
-        run,
-        at: (await stat(join(this.folder, run)).catch(() => null))?.mtimeMs ?? 0,
-      })),
-    );
-    const older = saved.sort((a, b) => b.at - a.at).slice(keep);
-    await Promise.all(older.map(({ run }) => rm(join(this.folder, run), { recursive: true, force: true })));
+    if (runs.length > keep)
+      await keepNewest(
+        runs.map((run) => join(this.folder, run)),
+        keep,
+      );
   }
 
   /** Keeps the `keep` most recently used files of all runs. */
   async pruneAll(keep: number): Promise<void> {
     const runs = await readdir(this.folder).catch(() => []);
     const files = await Promise.all(
-      runs.map(async (run) =>
-        Promise.all(
-          (await this.list(run)).map(async (state) => {
-            const path = this.path(run, state);
-            return { path, at: (await stat(path).catch(() => null))?.mtimeMs ?? 0 };
-          }),
-        ),
-      ),
+      runs.map(async (run) => (await this.list(run)).map((state) => this.path(run, state))),
     );
-    const older = files
-      .flat()
-      .sort((a, b) => b.at - a.at)
-      .slice(keep);
-    await Promise.all(older.map(({ path }) => rm(path, { force: true })));
+    await keepNewest(files.flat(), keep);
     // `rmdir` removes only empty folders: those of runs without a file.
     await Promise.all(runs.map((run) => rmdir(join(this.folder, run)).catch(() => undefined)));
   }
