@@ -11,10 +11,9 @@ import type {
   StepUpdate,
 } from './state-keeper.js';
 import type { StateLock } from '../engine/native/state-lock.js';
-import { nameOfNumerics, sameNumerics } from '../spec/records/numerics.js';
+import { nameOfNumerics, sameNumerics, type Numerics } from '../spec/records/numerics.js';
 import type { Digest } from '../spec/records/parts.js';
 import type { RunRecord } from '../spec/records/run-records.js';
-import type { Numerics } from '../spec/records/numerics.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { nameOfRun } from '../store/record-keys.js';
 import { readBase, readUpdate, rebasedTo } from '../store/runs/run-records.js';

@@ -2,14 +2,12 @@
 // with the records, and applies the logged batches after it.
 import { rm, stat, utimes } from 'node:fs/promises';
 import type { FileEngine } from '../engine/file-engine.js';
-import type { UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
-import { EngineError } from '../engine/policy-engine.js';
-import { type Restored, rounded } from './attempt-scope.js';
+import { type UpdateProgress, type UpdateResult, EngineError } from '../engine/policy-engine.js';
+import { type Restored, rounded, type WorkContext } from './attempt-scope.js';
 import { BaseModel } from './base-model.js';
 import { fileExists, type StateFolder, statesKept } from './state-folder.js';
 import { fetchBatch, loggedUpdates } from './logged-updates.js';
 import { provenances, type StepUpdate } from './state-keeper.js';
-import type { WorkContext } from './attempt-scope.js';
 import type { Digest } from '../spec/records/parts.js';
 import type { RunRecord } from '../spec/records/run-records.js';
 import { lastWarmStep } from '../spec/warm-start.js';

@@ -1,6 +1,5 @@
 // The activities as the workflow calls them: each has a stable id (`step-000120/update`) that operators can use, and a summary.
-import { proxyActivities } from '@temporalio/workflow';
-import type { ActivityOptions } from '@temporalio/workflow';
+import { proxyActivities, type ActivityOptions } from '@temporalio/workflow';
 import type {
   NodeActivities,
   OrchestratorActivities,

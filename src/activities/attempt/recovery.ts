@@ -11,12 +11,11 @@ import {
   type Failure,
   nothingLost,
 } from './attempt-account.js';
-import { type Restored, rounded } from '../../policy/attempt-scope.js';
+import { type Restored, rounded, type AttemptScope } from '../../policy/attempt-scope.js';
 import { attemptEvidence } from './attempt-evidence.js';
 import type { Observation, OnNode } from '../contracts.js';
 import { nodeOf, type Predecessor, type ProcessLife } from './process-life.js';
 import { currentScope } from './scope.js';
-import { type AttemptScope } from '../../policy/attempt-scope.js';
 import { EngineExited } from '../../engine/policy-engine.js';
 import { EnvironmentError } from '../../environments/environment.js';
 import type { Recovery, RecoveryCause } from '../../spec/records/attempt-records.js';

@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { type Client, WorkflowExecutionAlreadyStartedError, type WorkflowHandle } from '@temporalio/client';
 import type { Command } from 'commander';
 import type { PreparedDataset } from '../../activities/data-contracts.js';
-import { timeSpan } from '../../report/format.js';
+import { timeSpan, trainingTasks } from '../../report/format.js';
 import { datasetId, type DatasetSpec, parseDatasetSpec } from '../../spec/dataset-spec.js';
 import { InvalidSpec } from '../../spec/invalid-spec.js';
 import { readSpecValue } from '../../spec/spec-input.js';
@@ -12,7 +12,6 @@ import { preparationQuery, type PreparationStatus } from '../../workflows/data/d
 import type { prepareDataset } from '../../workflows/data/prepare-dataset.js';
 import { orchestratorQueue } from '../../workflows/messages.js';
 import { beginsWithinMs, followed, hasBegun } from '../followed-workflow.js';
-import { trainingTasks } from '../../report/format.js';
 import { withOutput } from '../output.js';
 import { printable } from '../printable.js';
 import { type TemporalFlags, withClient, withTemporalFlags } from '../temporal-access.js';

@@ -1,6 +1,5 @@
 // Chooses the episodes that a report reads: all of them if they are few, else the newest evaluations and training steps spread evenly.
-import type { EvaluationFigure } from './evaluations.js';
-import { episodesOf } from './evaluations.js';
+import { type EvaluationFigure, episodesOf } from './evaluations.js';
 import { newestEvaluation, type RunHistory } from './run-history.js';
 
 export type EpisodeSource =

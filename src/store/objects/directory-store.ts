@@ -1,8 +1,7 @@
 // A store in a directory. A key's file is absent or whole, even if the process or the machine dies, and it is durable before `create`
 // returns. The order is: temporary file, fdatasync, link(2) (which is create-only), fsync of the folder.
 import { randomBytes } from 'node:crypto';
-import type { Dirent, Stats } from 'node:fs';
-import { createReadStream } from 'node:fs';
+import { type Dirent, type Stats, createReadStream } from 'node:fs';
 import {
   link,
   mkdir,
@@ -15,8 +14,8 @@ import {
   stat,
   statfs,
   unlink,
+  type FileHandle,
 } from 'node:fs/promises';
-import type { FileHandle } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { createFolderSync, type FolderSync } from './folder-sync.js';
 import { checkKey, checkPrefix } from '../record-keys.js';

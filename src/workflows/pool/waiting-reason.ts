@@ -1,7 +1,6 @@
 // Says why a request for a node waits, for people.
 import type { LeaseRequest } from '../../activities/contracts.js';
-import { nameOfNumerics, offersModel, sameNumerics } from '../../spec/records/numerics.js';
-import type { Numerics } from '../../spec/records/numerics.js';
+import { nameOfNumerics, offersModel, sameNumerics, type Numerics } from '../../spec/records/numerics.js';
 import type { WaitingLease } from '../messages.js';
 
 /** A node as a waiting request sees it. */
