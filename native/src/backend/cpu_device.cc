@@ -5,6 +5,24 @@
 
 namespace longhaul {
 
+namespace {
+
+std::vector<CpuLinears> views(const Policy& policy, const WeightPanels& weights, const std::vector<LayerAdapterPanels>* adapters) {
+  std::vector<CpuLinears> all;
+  for (size_t layer = 0; layer < weights.layers.size(); ++layer) {
+    const LayerParameters& parameters = policy.layout().layers[layer];
+    const auto adapter_of = [&](Part part) -> const FusedAdapterPanels& { return part_of((*adapters)[layer], part); };
+    all.push_back(linears_of<const ops::Panels*>(
+        parameters, adapters ? &policy.adapters()->layout().layers[layer] : nullptr, adapters ? policy.adapters()->settings().scale() : 0,
+        [&](Part part) { return &part_of(weights.layers[layer], part); }, [&](Part part) { return &adapter_of(part).a; },
+        [&](Part part, size_t i) { return &adapter_of(part).b[i]; }));
+    if (!parameters.qkv_bias.empty()) all.back().qkv.bias = policy.weights().at(parameters.qkv_bias);
+  }
+  return all;
+}
+
+}  // namespace
+
 void CpuDevice::lay_out(CpuArrays& arrays, const Forest& forest, const PassPlan& plan, const PassRange& pass,
                         std::span<const int32_t> tokens_of_targets) {
   arrays.forest = &forest;
@@ -24,8 +42,7 @@ void CpuDevice::lay_out(CpuArrays& arrays, const Forest& forest, const PassPlan&
 void CpuDevice::start() {
   op_ = &ops::table();
   policy_->pack_forward(&pool_);
-  linears_.clear();
-  for (int layer = 0; layer < architecture().num_hidden_layers; ++layer) linears_.push_back(longhaul::linears(*policy_, layer));
+  linears_ = views(*policy_, weights().forward_panels(), frozen() ? &policy_->adapters()->forward_panels() : nullptr);
 }
 
 void CpuDevice::pack_backward() {
@@ -41,9 +58,7 @@ void CpuDevice::pack_backward() {
     weights().pack_backward(panels_.weights, &pool_);
   }
   packed_policy_ = policy_;
-  backwards_.clear();
-  for (int layer = 0; layer < architecture().num_hidden_layers; ++layer)
-    backwards_.push_back(longhaul::backward_linears(*policy_, panels_, layer));
+  backward_linears_ = views(*policy_, panels_.weights, frozen() ? &panels_.adapters : nullptr);
 }
 
 float* CpuDevice::zeros(CpuBuffer<float>& buffer, size_t n) {

@@ -9,10 +9,8 @@
 
 #include "backend/cpu_pieces.h"
 #include "base/thread_pool.h"
-#include "model/linear.h"
-#include "pass/activations.h"
+#include "pass/layer.h"
 #include "pass/plan/pass_plan.h"
-#include "pass/rows.h"
 
 namespace longhaul {
 
@@ -25,9 +23,17 @@ struct CpuArrays {
   std::vector<int32_t> target_outputs, target_tokens;
 };
 
-/// Working memory of one thread for one tile of rows.
+/// Working memory of one thread for one tile of rows. It is kept between calls: a decode step is too short to map fresh pages.
 struct CpuScratch : RowScratch<CpuBuffer, float> {
   std::vector<int32_t> chain;
+  // Sampling; of all rows of a call if threads share the work by columns.
+  AlignedBuffer hidden, qkv, attention, qkv_adapter, output_adapter, gate_up_adapter, down_adapter;
+};
+
+/// Packed weights and adapters, in the order that backward passes read them.
+struct BackwardPanels {
+  WeightPanels weights;
+  std::vector<LayerAdapterPanels> adapters;
 };
 
 class CpuDevice {
@@ -41,7 +47,7 @@ class CpuDevice {
 
   explicit CpuDevice(ThreadPool& pool) : pool_(pool), pieces_(pool.threads()) {}
 
-  ThreadPool& pool() { return pool_; }
+  ThreadPool& pool() const { return pool_; }
   int threads() const { return pool_.threads(); }
   void hold(const Policy& policy) { policy_ = &policy; }
   void lay_out(CpuArrays& arrays, const Forest& forest, const PassPlan& plan, const PassRange& pass, std::span<const int32_t> tokens_of_targets);
@@ -57,9 +63,11 @@ class CpuDevice {
   const ParameterLayout& layout() const { return policy_->layout(); }
   const ops::Table& op() const { return *op_; }
   const Weights& weights() const { return policy_->weights(); }
+  bool frozen() const { return policy_->adapters() != nullptr; }
   const float* embedding() const { return weights().at(layout().embedding); }
-  const LayerLinears& linears(int layer) const { return linears_[size_t(layer)]; }
-  const BackwardLinears& backward_linears(int layer) const { return backwards_[size_t(layer)]; }
+  /// Views, valid until weights or panels change.
+  const CpuLinears& linears(int layer) const { return linears_[size_t(layer)]; }
+  const CpuLinears& backward_linears(int layer) const { return backward_linears_[size_t(layer)]; }
 
   float* zeros(CpuBuffer<float>& buffer, size_t n);
   void put(const std::vector<float>& values, CpuBuffer<float>& to) { std::copy(values.begin(), values.end(), to.room(values.size())); }
@@ -77,7 +85,7 @@ class CpuDevice {
 
   template <class Work>
   void pieces(const std::vector<RowRange>& pieces, int layer, float* gradients, Work&& work) {
-    pieces_.run(pieces, *policy_, backward_linears(layer), gradients, pool_, *op_, work);
+    pieces_.run(pieces, *this, backward_linears(layer), gradients, work);
   }
 
   /// The calling thread's.
@@ -93,9 +101,15 @@ class CpuDevice {
   void clear(float* values, size_t n) const { std::memset(values, 0, n * sizeof(float)); }
   void gather(Matrix<const float> from, const int32_t* indices, Matrix<float> to, int rows, int width) const;
   void scatter(Matrix<const float> from, const int32_t* indices, Matrix<float> to, int rows, int width) const;
-  void apply(const Linear& linear, Matrix<const float> x, Matrix<float> y, int rows, bool accumulate, float* down) const {
-    longhaul::apply(*op_, linear, x.data, x.ld, y.data, y.ld, rows, accumulate, down);
+  void product(const ops::Panels* weight, Matrix<const float> x, Matrix<float> y, int rows, bool accumulate) const {
+    op_->matmul(x.data, x.ld, *weight, y.data, y.ld, rows, accumulate);
   }
+  /// The same with panels of columns.
+  void product_backward(const ops::Panels* weight, Matrix<const float> dy, Matrix<float> dx, int rows, bool accumulate) const {
+    product(weight, dy, dx, rows, accumulate);
+  }
+  void scale(Matrix<float> x, float factor, int rows, int width) const { op_->scale_rows(x.data, x.ld, factor, rows, width); }
+  void add_bias(Matrix<float> y, const float* bias, int rows, int width) const { op_->add_bias(y.data, y.ld, bias, rows, width); }
   void rms_norm(const float* x, const ParameterRange& norm, float* y, float* inverse, int rows) const {
     op_->rms_norm(x, weights().at(norm), eps(), y, inverse, rows, architecture().hidden_size);
   }
@@ -111,14 +125,14 @@ class CpuDevice {
   }
 
   void logits(const float* x, float* y, int rows) const {
-    op_->matmul(x, hidden(), weights().forward_panels().head, y, vocabulary(), rows, false);
+    product(&weights().forward_panels().head, {x, hidden()}, {y, vocabulary()}, rows, false);
   }
   void row_logprobs(const float* logits, int rows, float inverse_temperature, const int32_t* tokens, ops::RowNormalizer* normalizers,
                     float* logprobs, float* entropies) const;
   void softmax_gradient(float* logits, int rows, float inverse_temperature, const int32_t* tokens, const ops::RowNormalizer* normalizers,
                         const float* scales, const float* entropies, const float* entropy_scales) const;
   void logits_backward(const float* d_logits, float* dx, int rows) const {
-    op_->matmul(d_logits, vocabulary(), panels_.weights.head, dx, hidden(), rows, false);
+    product(&panels_.weights.head, {d_logits, vocabulary()}, {dx, hidden()}, rows, false);
   }
   void resize(PackedRows& rows, int count, int width) { rows.resize(count, width); }
   void write(PackedRows& rows, Matrix<const float> x, RowRange at) { rows.write(x.data, x.ld, at.first, at.count); }
@@ -156,9 +170,8 @@ class CpuDevice {
   ThreadPool& pool_;
   const ops::Table* op_ = nullptr;
   const Policy* policy_ = nullptr;
-  std::vector<LayerLinears> linears_;
+  std::vector<CpuLinears> linears_, backward_linears_;
   BackwardPanels panels_;
-  std::vector<BackwardLinears> backwards_;
   CpuPieces pieces_;
   bool changed_ = true;
   const Policy* packed_policy_ = nullptr;

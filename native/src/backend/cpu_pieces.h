@@ -5,18 +5,35 @@
 #include <algorithm>
 #include <span>
 
-#include "backend/backward_linear.h"
 #include "backend/cpu_buffer.h"
-#include "base/thread_pool.h"
-#include "pass/layer.h"
-#include "pass/rows.h"
+#include "cpu/gradient_work.h"
+#include "model/policy.h"
+#include "pass/linear.h"
 
 namespace longhaul {
+
+class CpuDevice;
+
+/// Over the panels that forward or backward passes read.
+using CpuLinear = Linear<const ops::Panels*>;
+using CpuLinears = Linears<const ops::Panels*>;
+
+/// The right-hand sides of the products that give one linear layer's gradients.
+struct PackedLinear {
+  PackedRows x;
+  /// [parts]: scale·x·Aᵀ for each part of the adapter.
+  std::vector<PackedRows> down;
+
+  /// Sets the sizes for this many rows; parts that are not trained take no memory.
+  void resize(const CpuLinear& linear, int rows);
+  /// Writes rows [first, first + count) of x, and `rows_down` [count, adapter_width].
+  void write(const CpuLinear& linear, Matrix<const float> rows_x, const float* rows_down, int first, int count);
+};
 
 /// What the gradients of one piece are computed from, beside activations.
 struct PieceSpace {
   struct Product {
-    const BackwardLinear* linear = nullptr;  // null: none in this piece
+    const CpuLinear* linear = nullptr;  // null: none in this piece
     Matrix<const float> dy;
     PackedLinear x;
     CpuBuffer<float> d_down;
@@ -36,16 +53,15 @@ struct PieceSpace {
 /// A tile of rows of a piece.
 class CpuPiece {
  public:
-  CpuPiece(PieceSpace& space, const Policy& policy, const ops::Table& op, RowRange rows, int place)
-      : rows(rows), space_(space), policy_(policy), op_(op), place_(place) {}
+  CpuPiece(PieceSpace& space, const CpuDevice& device, RowRange rows, int place) : rows(rows), space_(space), device_(device), place_(place) {}
 
   const RowRange rows;
 
   /// A copy that lasts until the piece's gradients are added.
   const float* lasting(const float* d_output);
-  float* d_gate_up() { return space_.d_gate_up.row(place_, size_t(2) * size_t(architecture().intermediate_size)); }
+  float* d_gate_up();
 
-  void linear_backward(Part part, const BackwardLinear& linear, Matrix<const float> dy, Matrix<const float> x, const float* down, float* dx);
+  void linear_backward(Part part, const CpuLinear& linear, Matrix<const float> dy, Matrix<const float> x, const float* down, float* dx);
   /// dx += …
   void norm_backward(const ParameterRange& norm, const float* x, const float* inverse, const float* dy, float* dx);
   /// In place; only the rotation if the norm's range is empty.
@@ -54,16 +70,14 @@ class CpuPiece {
   void bias_backward(const ParameterRange& bias, Matrix<const float> dy);
 
  private:
-  const Architecture& architecture() const { return policy_.architecture(); }
-  const float* at(const ParameterRange& range) const { return range.empty() ? nullptr : policy_.weights().at(range); }
+  const float* at(const ParameterRange& range) const;
   /// Calls work(first, count, block) for each 64 rows; `block` receives their sum for the gradient of `range`, and is null if that is not
   /// trained.
   template <class Work>
   void each_block(const ParameterRange& range, Work&& work);
 
   PieceSpace& space_;
-  const Policy& policy_;
-  const ops::Table& op_;
+  const CpuDevice& device_;
   const int place_;  // of its first row in the piece
   int sums_ = 0;
 };
@@ -73,21 +87,20 @@ class CpuPieces {
   explicit CpuPieces(int threads) : work_(threads) {}
 
   /// Calls body(tile) for the tiles of all pieces, and adds to `gradients`.
-  template <class Body>
-  void run(std::span<const RowRange> pieces, const Policy& policy, const BackwardLinears& linears, float* gradients, ThreadPool& pool,
-           const ops::Table& op, Body&& body) {
+  template <class Device, class Body>
+  void run(std::span<const RowRange> pieces, const Device& device, const CpuLinears& linears, float* gradients, Body&& body) {
     for (size_t i = 0; i <= pieces.size(); ++i) {
       work_.clear();
       if (i > 0) list_work(spaces_[(i - 1) % 2], pieces[i - 1].count, gradients);
       const RowRange piece = i < pieces.size() ? pieces[i] : RowRange{};
-      const int rows = tile_rows(piece.count, pool.threads());
+      const int rows = tile_rows(piece.count, device.threads());
       const size_t tiles = size_t(piece.count + rows - 1) / size_t(rows);
       PieceSpace& space = spaces_[i % 2];
-      if (tiles > 0) make_room(space, policy.architecture(), linears, piece.count);
-      pool.parallel_for(tiles + work_.size(), [&](size_t item) {
-        if (item >= tiles) return work_.run(item - tiles, op);
+      if (tiles > 0) make_room(space, device.architecture(), linears, piece.count);
+      device.pool().parallel_for(tiles + work_.size(), [&](size_t item) {
+        if (item >= tiles) return work_.run(item - tiles, device.op());
         const int place = int(item) * rows;
-        CpuPiece tile(space, policy, op, {piece.first + place, std::min(rows, piece.count - place)}, place);
+        CpuPiece tile(space, device, {piece.first + place, std::min(rows, piece.count - place)}, place);
         body(tile);
       });
     }
@@ -96,7 +109,7 @@ class CpuPieces {
  private:
   /// A multiple of the blocks that the norms' gradients are summed in.
   static int tile_rows(int rows, int threads);
-  static void make_room(PieceSpace& space, const Architecture& architecture, const BackwardLinears& linears, int rows);
+  static void make_room(PieceSpace& space, const Architecture& architecture, const CpuLinears& linears, int rows);
   /// Adds what a piece of `rows` rows has recorded to `work_`.
   void list_work(const PieceSpace& space, int rows, float* gradients);
 

@@ -4,22 +4,9 @@
 #include <type_traits>
 
 #include "pass/activations.h"
-#include "pass/rows.h"
+#include "pass/linear.h"
 
 namespace longhaul {
-
-/// The linear layers of a layer.
-enum class Part { qkv, output, gate_up, down };
-
-/// That of one part, in what a layer has for each.
-auto& part_of(auto& all, Part part) {
-  switch (part) {
-    case Part::qkv: return all.qkv;
-    case Part::output: return all.output;
-    case Part::gate_up: return all.gate_up;
-    default: return all.down;
-  }
-}
 
 /// Where scale·(x·Aᵀ) of some rows goes: to the buffer of all rows if their backward pass reads it.
 template <class Device>
@@ -32,7 +19,7 @@ typename Device::Activation* down_rows(Device& device, Activations<Device>* kept
 template <class Device>
 auto applied_by(Device& device) {
   return [&device](const auto& linear, auto x, auto y, int rows, bool accumulate, auto* down) {
-    device.apply(linear, x, y, rows, accumulate, down);
+    longhaul::apply(device, linear, x, y, rows, accumulate, down);
   };
 }
 

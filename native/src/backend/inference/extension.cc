@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "backend/inference/workspace.h"
 #include "pass/layer.h"
 
 namespace longhaul {
@@ -20,14 +19,18 @@ int attention_rows(int longest, int queries_per_key_value) {
   return std::clamp(score_budget / longest / queries_per_key_value, kernel_rows, most);
 }
 
+float* adapter_space(AlignedBuffer& buffer, const CpuLinear& linear, int rows) {
+  return buffer.scratch(size_t(rows) * size_t(linear.adapter_width()));
+}
+
 }  // namespace
 
 Extension::Extension(const Policy& policy, KvCache& cache, ExtensionRows rows, ThreadPool& pool)
     : pool_(pool), device_(pool), architecture_(policy.architecture()), cache_(cache), rows_(std::move(rows)) {
   device_.hold(policy);
   device_.start();
-  hidden_ = workspace().hidden.scratch(size_t(rows_.size()) * architecture_.hidden_size);
-  qkv_ = workspace().qkv.scratch(size_t(rows_.size()) * architecture_.qkv_width());
+  hidden_ = CpuDevice::scratch().hidden.scratch(size_t(rows_.size()) * architecture_.hidden_size);
+  qkv_ = CpuDevice::scratch().qkv.scratch(size_t(rows_.size()) * architecture_.qkv_width());
 }
 
 bool Extension::better_by_columns() const {
@@ -70,36 +73,35 @@ void Extension::run_by_columns(float* logits) {
   const int layers = architecture_.num_hidden_layers, all = rows_.size();
   const size_t width = size_t(architecture_.hidden_size), ffn = size_t(architecture_.intermediate_size),
                query_width = size_t(architecture_.query_width()), qkv_width = size_t(architecture_.qkv_width());
-  Workspace& space = workspace();
   CpuScratch& scratch = CpuDevice::scratch();
   float* normed = scratch.normed.room(size_t(all) * width);
-  float* attention = space.attention.scratch(size_t(all) * query_width);
+  float* attention = scratch.attention.scratch(size_t(all) * query_width);
   float* gate_up = scratch.gate_up.room(size_t(all) * 2 * ffn);
   float* activated = scratch.activated.room(size_t(all) * ffn);
   // (Adapters are small, so each thread computes them for its rows. Their sizes are the same in all layers.)
-  float* qkv_adapter = adapter_space(space.qkv_adapter, device_.linears(0).qkv, all);
-  float* output_adapter = adapter_space(space.output_adapter, device_.linears(0).output, all);
-  float* gate_up_adapter = adapter_space(space.gate_up_adapter, device_.linears(0).gate_up, all);
-  float* down_adapter = adapter_space(space.down_adapter, device_.linears(0).down, all);
-  const auto of = [](const Linear& linear, float* adapter, int row) { return adapter + size_t(row) * linear.adapter_width(); };
+  float* qkv_adapter = adapter_space(scratch.qkv_adapter, device_.linears(0).qkv, all);
+  float* output_adapter = adapter_space(scratch.output_adapter, device_.linears(0).output, all);
+  float* gate_up_adapter = adapter_space(scratch.gate_up_adapter, device_.linears(0).gate_up, all);
+  float* down_adapter = adapter_space(scratch.down_adapter, device_.linears(0).down, all);
+  const auto of = [](const CpuLinear& linear, float* adapter, int row) { return adapter + size_t(row) * linear.adapter_width(); };
 
   for (int layer = 0; layer < layers; ++layer) {
     const LayerParameters& parameters = device_.layout().layers[size_t(layer)];
-    const LayerLinears& linear = device_.linears(layer);
+    const CpuLinears& linear = device_.linears(layer);
     each_unit(rows_.size(), [&](int first, int count) {
       if (layer == 0) {
         embed(first, count);
       } else {
-        const Linear& below = device_.linears(layer - 1).down;
-        finish(device_.op(), below, of(below, down_adapter, first), hidden(first), width, count);
+        const CpuLinear& below = device_.linears(layer - 1).down;
+        finish<float>(device_, below, of(below, down_adapter, first), {hidden(first), width}, count);
       }
       float* x = normed + size_t(first) * width;
       device_.rms_norm(hidden(first), parameters.input_norm, x, nullptr, count);
-      adapt_down(device_.op(), linear.qkv, x, width, count, of(linear.qkv, qkv_adapter, first));
+      adapt_down<float>(device_, linear.qkv, {x, width}, of(linear.qkv, qkv_adapter, first), count);
     });
-    multiply(*linear.qkv.panels, normed, qkv(0), rows_.size(), false);
+    multiply(*linear.qkv.weight, normed, qkv(0), rows_.size(), false);
     each_unit(rows_.size(), [&](int first, int count) {
-      finish(device_.op(), linear.qkv, of(linear.qkv, qkv_adapter, first), qkv(first), qkv_width, count);
+      finish<float>(device_, linear.qkv, of(linear.qkv, qkv_adapter, first), {qkv(first), qkv_width}, count);
       rotate_and_store(layer, first, count);
     });
     if (layer + 1 == layers) keep_wanted();
@@ -109,29 +111,29 @@ void Extension::run_by_columns(float* logits) {
     each_unit(rows, std::min(together, unit_rows(rows, pool_.threads())), [&](int first, int count) {
       float* x = attention + size_t(first) * query_width;
       attend(layer, first, count, x);
-      adapt_down(device_.op(), linear.output, x, query_width, count, of(linear.output, output_adapter, first));
+      adapt_down<float>(device_, linear.output, {x, query_width}, of(linear.output, output_adapter, first), count);
     });
-    multiply(*linear.output.panels, attention, hidden(0), rows, true);
+    multiply(*linear.output.weight, attention, hidden(0), rows, true);
     each_unit(rows, [&](int first, int count) {
-      finish(device_.op(), linear.output, of(linear.output, output_adapter, first), hidden(first), width, count);
+      finish<float>(device_, linear.output, of(linear.output, output_adapter, first), {hidden(first), width}, count);
       float* x = normed + size_t(first) * width;
       device_.rms_norm(hidden(first), parameters.post_norm, x, nullptr, count);
-      adapt_down(device_.op(), linear.gate_up, x, width, count, of(linear.gate_up, gate_up_adapter, first));
+      adapt_down<float>(device_, linear.gate_up, {x, width}, of(linear.gate_up, gate_up_adapter, first), count);
     });
-    multiply(*linear.gate_up.panels, normed, gate_up, rows, false);
+    multiply(*linear.gate_up.weight, normed, gate_up, rows, false);
     each_unit(rows, [&](int first, int count) {
       float *x = gate_up + size_t(first) * 2 * ffn, *y = activated + size_t(first) * ffn;
-      finish(device_.op(), linear.gate_up, of(linear.gate_up, gate_up_adapter, first), x, 2 * ffn, count);
+      finish<float>(device_, linear.gate_up, of(linear.gate_up, gate_up_adapter, first), {x, 2 * ffn}, count);
       device_.op().swiglu(x, y, count, int(ffn));
-      adapt_down(device_.op(), linear.down, y, ffn, count, of(linear.down, down_adapter, first));
+      adapt_down<float>(device_, linear.down, {y, ffn}, of(linear.down, down_adapter, first), count);
     });
-    multiply(*linear.down.panels, activated, hidden(0), rows, true);
+    multiply(*linear.down.weight, activated, hidden(0), rows, true);
   }
-  const Linear& last = device_.linears(layers - 1).down;
+  const CpuLinear& last = device_.linears(layers - 1).down;
   each_unit(int(rows_.wanted.size()), [&](int first, int count) {
     for (int i = first; i < first + count; ++i) {
       const int row = rows_.wanted[i];
-      finish(device_.op(), last, of(last, down_adapter, row), hidden(row), width, 1);
+      finish<float>(device_, last, of(last, down_adapter, row), {hidden(row), width}, 1);
       device_.rms_norm(hidden(row), device_.layout().final_norm, normed + size_t(i) * width, nullptr, 1);
     }
   });
@@ -176,7 +178,7 @@ void Extension::project(int layer, int first, int count) {
 
 void Extension::attend_and_transform(int layer, int first, int count) {
   const size_t query_width = size_t(architecture_.query_width());
-  float* attention = workspace().attention.scratch(size_t(count) * query_width);
+  float* attention = CpuDevice::scratch().attention.scratch(size_t(count) * query_width);
   const int together = attention_rows(rows_.longest, architecture_.queries_per_key_value());
   for (int i = 0; i < count; i += together)
     attend(layer, first + i, std::min(together, count - i), attention + size_t(i) * query_width);

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "backend/inference/extension.h"
-#include "backend/inference/workspace.h"
 #include "pass/layer.h"
 
 namespace longhaul {
@@ -61,14 +60,14 @@ class Extension::Attendance {
 
 /// Applies a linear layer panel by panel; after each panel, rows of the other half attend.
 auto Extension::beside(Attendance& others) {
-  return [&](const Linear& linear, Matrix<const float> x, Matrix<float> y, int rows, bool accumulate, float* down) {
+  return [&](const CpuLinear& linear, Matrix<const float> x, Matrix<float> y, int rows, bool accumulate, float* down) {
     const size_t inputs = size_t(linear.inputs());
     for (int panel = 0; panel < ops::panel_count(linear.outputs()); ++panel) {
-      device_.op().matmul_fetching(x.data, x.ld, *linear.panels, panel, panel + 1, y.data, y.ld, rows, accumulate, others.wanted(inputs));
+      device_.op().matmul_fetching(x.data, x.ld, *linear.weight, panel, panel + 1, y.data, y.ld, rows, accumulate, others.wanted(inputs));
       others.after(inputs);
     }
-    adapt_down(device_.op(), linear, x.data, x.ld, rows, down);
-    finish(device_.op(), linear, down, y.data, y.ld, rows);
+    adapt_down(device_, linear, x, down, rows);
+    finish<float>(device_, linear, down, y, rows);
   };
 }
 
@@ -77,9 +76,9 @@ namespace {
 /// Rows of the largest kernel. The number of rows in one of the two halves is a multiple of this.
 constexpr int tile_rows = 12;
 
-size_t steps(const Linear& linear) { return size_t(linear.inputs()) * size_t(ops::panel_count(linear.outputs())); }
+size_t steps(const CpuLinear& linear) { return size_t(linear.inputs()) * size_t(ops::panel_count(linear.outputs())); }
 
-size_t steps(const LayerLinears& linear) { return steps(linear.output) + steps(linear.gate_up) + steps(linear.down); }
+size_t steps(const CpuLinears& linear) { return steps(linear.output) + steps(linear.gate_up) + steps(linear.down); }
 
 }  // namespace
 
@@ -114,7 +113,7 @@ void Extension::run_in_turns(float* logits) {
     const int middle = count / 2 < tile_rows ? count / 2 : count / 2 / tile_rows * tile_rows;
     const Half front{first, middle}, back{first + middle, count - middle};
     const size_t query_width = size_t(architecture_.query_width());
-    float* attention = workspace().attention.scratch(size_t(count) * query_width);
+    float* attention = CpuDevice::scratch().attention.scratch(size_t(count) * query_width);
     float* back_attention = attention + size_t(front.count) * query_width;
     embed(first, count);
     Attendance nobody(*this, 0, {first, 0}, 1, nullptr);

@@ -13,10 +13,13 @@ std::span<const float> CudaDevice::read(const Buffer<float>& from, size_t n) {
   return read_;
 }
 
-void CudaDevice::logits(const float* x, float* y, int rows) const {
-  const ParameterRange& head = layout().head;
-  const size_t width = size_t(head.columns);
-  product({ProductLayout::forward, x, width, model_->at(head), width, y, size_t(head.rows), rows, head.rows, head.columns, false}, stream_);
+void CudaDevice::product(const DeviceMatrix& w, Matrix<const float> x, Matrix<float> y, int rows, bool accumulate) const {
+  cuda::product({ProductLayout::forward, x.data, x.ld, w.data, size_t(w.inputs), y.data, y.ld, rows, w.outputs, w.inputs, accumulate}, stream_);
+}
+
+void CudaDevice::product_backward(const DeviceMatrix& w, Matrix<const float> dy, Matrix<float> dx, int rows, bool accumulate) const {
+  cuda::product({ProductLayout::backward, dy.data, dy.ld, w.data, size_t(w.inputs), dx.data, dx.ld, rows, w.inputs, w.outputs, accumulate},
+                stream_);
 }
 
 void CudaDevice::row_logprobs(const float* logits, int rows, float inverse_temperature, const int32_t* tokens,
@@ -33,17 +36,9 @@ void CudaDevice::softmax_gradient(float* logits, int rows, float inverse_tempera
       {logits, rows, architecture().vocab_size, inverse_temperature, normalizers, tokens, scales, entropies, entropy_scales}, stream_);
 }
 
-void CudaDevice::logits_backward(const float* d_logits, float* dx, int rows) const {
-  const ParameterRange& head = layout().head;
-  const size_t width = size_t(head.columns);
-  product({ProductLayout::backward, d_logits, size_t(head.rows), model_->at(head), width, dx, width, rows, head.columns, head.rows, false},
-          stream_);
-}
-
 void CudaDevice::add_head_gradient(const float* d_logits, ConstRows x, int rows, float* gradients) const {
   const ParameterRange& head = layout().head;
-  product({ProductLayout::gradient, d_logits, size_t(head.rows), x.data, x.ld, gradients + head.offset, x.ld, head.rows, head.columns, rows, true},
-          stream_);
+  add_gradient({head.offset, head.rows, head.columns, {d_logits, size_t(head.rows)}, x}, gradients, rows, stream_);
 }
 
 void CudaDevice::sum_targets(const DeviceForestPass& arrays, RowRange outputs, const float* d_targets, float* d_outputs) const {

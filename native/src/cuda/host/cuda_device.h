@@ -6,6 +6,8 @@
 
 #include "cuda/host/device_forest.h"
 #include "cuda/host/training/cuda_piece.h"
+#include "cuda/host/training/gradient_check.h"
+#include "pass/layer.h"
 #include "pass/plan/pass_plan.h"
 #include "pass/rows.h"
 
@@ -25,6 +27,11 @@ class DevicePolicies {
   virtual void stepped_to(const Policy& next) = 0;
   /// Forgets values that are not the held policy's. They are copied again when they are needed.
   virtual void forget_steps() noexcept = 0;
+};
+
+/// Working memory of a pass's rows.
+struct CudaScratch : RowScratch<Buffer, float> {
+  Buffer<float> d_gate_up, blocks, pulls;
 };
 
 class CudaDevice {
@@ -55,6 +62,7 @@ class CudaDevice {
   const DeviceLinears& linears(int layer) const { return model_->linears(layer); }
   const DeviceLinears& backward_linears(int layer) const { return model_->linears(layer); }
   GradientCheck& check() { return check_; }
+  Stream stream() const { return stream_; }
 
   float* zeros(Buffer<float>& buffer, size_t n) { return buffer.zeros(n, stream_); }
   void put(const std::vector<float>& values, Buffer<float>& to) { to.put(values, stream_); }
@@ -72,7 +80,7 @@ class CudaDevice {
   template <class Work>
   void pieces(const std::vector<RowRange>& pieces, int, float* gradients, Work&& work) {
     if (pieces.empty()) return;
-    CudaPiece all(pieces, *model_, scratch_, check_, gradients, stream_);
+    CudaPiece all(pieces, *this, gradients);
     work(all);
   }
   CudaScratch& scratch() { return scratch_; }
@@ -86,9 +94,10 @@ class CudaDevice {
   void scatter(Matrix<const float> from, const int32_t* indices, Matrix<float> to, int rows, int width) const {
     scatter_rows({from.data, from.ld}, indices, {to.data, to.ld}, rows, width, stream_);
   }
-  void apply(const DeviceLinear& linear, Matrix<const float> x, Matrix<float> y, int rows, bool accumulate, float* down) const {
-    cuda::apply(linear, {x.data, x.ld}, {y.data, y.ld}, rows, accumulate, down, stream_);
-  }
+  void product(const DeviceMatrix& w, Matrix<const float> x, Matrix<float> y, int rows, bool accumulate) const;
+  void product_backward(const DeviceMatrix& w, Matrix<const float> dy, Matrix<float> dx, int rows, bool accumulate) const;
+  void scale(Matrix<float> x, float factor, int rows, int width) const { scale_rows({x.data, x.ld}, factor, rows, width, stream_); }
+  void add_bias(Matrix<float> y, const float* bias, int rows, int width) const { cuda::add_bias({y.data, y.ld}, bias, rows, width, stream_); }
   void rms_norm(const float* x, const ParameterRange& norm, float* y, float* inverse, int rows) const {
     model_->rms_norm(x, norm, y, inverse, rows, stream_);
   }
@@ -103,12 +112,16 @@ class CudaDevice {
     cuda::swiglu_backward(gate_up, dy, d_gate_up, rows, architecture().intermediate_size, stream_);
   }
 
-  void logits(const float* x, float* y, int rows) const;
+  void logits(const float* x, float* y, int rows) const {
+    product(head(), {x, size_t(head().inputs)}, {y, size_t(head().outputs)}, rows, false);
+  }
   void row_logprobs(const float* logits, int rows, float inverse_temperature, const int32_t* tokens, ops::RowNormalizer* normalizers,
                     float* logprobs, float* entropies) const;
   void softmax_gradient(float* logits, int rows, float inverse_temperature, const int32_t* tokens, const ops::RowNormalizer* normalizers,
                         const float* scales, const float* entropies, const float* entropy_scales) const;
-  void logits_backward(const float* d_logits, float* dx, int rows) const;
+  void logits_backward(const float* d_logits, float* dx, int rows) const {
+    product_backward(head(), {d_logits, size_t(head().outputs)}, {dx, size_t(head().inputs)}, rows, false);
+  }
   void resize(ConstRows&, int, int) {}
   void write(ConstRows& all, Matrix<const float> x, RowRange) { all = {x.data, x.ld}; }
   void add_head_gradient(const float* d_logits, ConstRows x, int rows, float* gradients) const;
@@ -122,6 +135,7 @@ class CudaDevice {
   void check_gradients(const float* gradients) { check_.finish(gradients); }
 
  private:
+  DeviceMatrix head() const { return {model_->at(layout().head), layout().head.rows, layout().head.columns}; }
   Attention launched(DeviceForestPass& arrays, const ForestAttention<float>& attention) const;
 
   DevicePolicies& policies_;

@@ -10,6 +10,7 @@
 #include "cuda/kernels/norms.h"
 #include "cuda/kernels/rows.h"
 #include "model/policy.h"
+#include "pass/linear.h"
 
 namespace longhaul::cuda {
 
@@ -25,25 +26,14 @@ struct DeviceWeights {
   DeviceArray<float> cos, sin;  // [max_position_embeddings, head_dim / 2]
 };
 
-/// One fused linear layer: y = x·Wᵀ + bias + scale·(x·Aᵀ)·Bᵀ.
-struct DeviceLinear {
-  const float* weight = nullptr;  // [outputs, inputs]
+/// A weight matrix as it lies.
+struct DeviceMatrix {
+  const float* data = nullptr;
   int outputs = 0, inputs = 0;
-  size_t weight_offset = 0;       // in the trained array, without adapters
-  const float* bias = nullptr;
-  bool frozen = false;
-  const FusedAdapter* adapter = nullptr;
-  const float* adapter_values = nullptr;
-  float adapter_scale = 0;
-
-  bool trained() const { return !frozen || adapter; }
-  /// Columns of scale·(x·Aᵀ): parts · rank.
-  int adapter_width() const { return adapter ? adapter->a.rows : 0; }
 };
 
-struct DeviceLinears {
-  DeviceLinear qkv, output, gate_up, down;
-};
+using DeviceLinear = Linear<DeviceMatrix>;
+using DeviceLinears = Linears<DeviceMatrix>;
 
 class DeviceModel {
  public:
@@ -66,20 +56,11 @@ class DeviceModel {
   Heads heads(float* x, const ParameterRange& norm, const int32_t* positions, int rows, int count) const;
 
  private:
-  void list_linears();
-
   std::shared_ptr<DeviceWeights> weights_;
   std::optional<AdapterLayout> adapters_;
-  float adapter_scale_ = 0;
   DeviceArray<float> adapter_values_;
   std::vector<DeviceLinears> linears_;
 };
-
-/// y (+)= …; `down` [rows, adapter_width] receives scale·(x·Aᵀ).
-void apply(const DeviceLinear& linear, ConstRows x, Rows y, int rows, bool accumulate, float* down, Stream stream);
-
-/// dx = dy·W + d_down·A unless dx is null; d_down [rows, adapter_width] = scale·dy·B if there is an adapter.
-void apply_backward(const DeviceLinear& linear, ConstRows dy, float* dx, int rows, float* d_down, Stream stream);
 
 /// A matrix that is trained.
 struct GradientMatrix {
@@ -97,9 +78,6 @@ struct GradientProduct {
   int outputs, inputs;
   ConstRows dy, x;
 };
-
-/// What a linear layer adds to the gradients of what is trained: dW += dyᵀ·x, or dA += d_downᵀ·x and dB += dyᵀ·down.
-std::vector<GradientProduct> gradient_products(const DeviceLinear& linear, ConstRows dy, ConstRows x, const float* down, const float* d_down);
 
 /// Rows go in order, as one chain.
 void add_gradient(const GradientProduct& product, float* gradients, int rows, Stream stream);

@@ -1,4 +1,4 @@
-#include "backend/gradient_work.h"
+#include "cpu/gradient_work.h"
 
 #include <algorithm>
 #include <cstring>
