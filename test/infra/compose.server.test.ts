@@ -22,6 +22,7 @@ import {
   readVariables,
   type Service,
   variablesIn,
+  sourceOf,
 } from './stack-files.js';
 
 const compose = readCompose(filledIn());
@@ -179,17 +180,17 @@ describe('the workers', () => {
   afterEach(() => vi.unstubAllEnvs());
 
   const processes = services.filter(([, { command }]) => command?.[0] === 'node');
-  const workers = processes.filter(([name]) => name !== 'follower');
+  const workers = processes.filter(([name]) => !['environments', 'follower'].includes(name));
 
-  test('are the orchestrator and the nodes', () => {
+  test('are the orchestrator and the nodes; the follower and the example server are processes, too', () => {
     expect(processes.map(([name]) => name).sort()).toEqual([
-      ...['follower', 'node-cpu', 'node-gpu', 'orchestrator'],
+      ...['environments', 'follower', 'node-cpu', 'node-gpu', 'orchestrator'],
     ]);
   });
 
   test.each(workers)('%s accepts its command and its variables', (name, { command, environment }) => {
     const [, script = '', ...args] = command ?? [];
-    expect(existsSync(join(repository, script.replace(/^dist/, 'src').replace(/\.js$/, '.ts')))).toBe(true);
+    expect(sourceOf(script)).toBeDefined();
     const variables = Object.fromEntries(
       Object.entries(environment ?? {}).map(([key, value]) => [key, String(value)]),
     );
@@ -235,8 +236,8 @@ describe('the workers', () => {
 
   test('the environment server starts with its command, and answers its health check', async () => {
     const { command = [], environment = {}, healthcheck } = service('environments');
-    expect(command.slice(0, 4)).toEqual(['longhaul', 'env', 'serve', '--']);
-    const flags = command.slice(4).map((flag) => (flag === '8000' ? '0' : flag));
+    expect(command.slice(0, 2)).toEqual(['node', 'dist/examples/apps/server/main.js']);
+    const flags = command.slice(2).map((flag) => (flag === '8000' ? '0' : flag));
     const server = spawnEnvironmentServer(flags, {
       LONGHAUL_GRADING_TOKEN: String(environment['LONGHAUL_GRADING_TOKEN']),
     });

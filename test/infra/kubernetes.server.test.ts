@@ -1,12 +1,19 @@
 // The manifests of infra/kubernetes, as the workers read them. schemas.nightly.test.ts checks them against Kubernetes' schemas.
 import { spawnSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { readWorkerConfig } from '../../src/workers/process/config.js';
 import { repository } from '../support/repository.js';
-import { knownVariables, type Manifest, read, readCompose, filledIn, readManifests } from './stack-files.js';
+import {
+  knownVariables,
+  type Manifest,
+  read,
+  readCompose,
+  filledIn,
+  readManifests,
+  sourceOf,
+} from './stack-files.js';
 
 interface Container {
   name: string;
@@ -54,8 +61,7 @@ describe.each(workloads)('%s', (_name, { selector, template }) => {
 
   test('starts an existing process, with variables that the process reads', () => {
     const script = container.command.find((word) => word.startsWith('dist/'));
-    if (script)
-      expect(existsSync(join(repository, script.replace(/^dist/, 'src').replace(/\.js$/, '.ts')))).toBe(true);
+    if (script) expect(sourceOf(script)).toBeDefined();
     const known = new Set([
       ...knownVariables(),
       ...['AWS_ACCESS_KEY_ID', 'AWS_SECRET_ACCESS_KEY', 'TEMPORAL_API_KEY'],

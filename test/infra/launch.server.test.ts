@@ -47,6 +47,13 @@ describe('the workflow', () => {
     for (const { run } of workflow.jobs.launch.steps) expect(run ?? '').not.toContain('${{');
   });
 
+  test('trains on the example server of the cluster, whose address every preset that it offers names', () => {
+    const scripts = workflow.jobs.launch.steps.map(({ run }) => run ?? '').join('\n');
+    const address = /sed "s#([^#]+)#\$LONGHAUL_ENVIRONMENTS#g"/.exec(scripts)?.[1];
+    for (const name of inputs['task_name']?.options ?? [])
+      expect(read(`presets/${name}.yaml`), name).toContain(`url: ${address}\n`);
+  });
+
   test('does not wait for the run that it starts', () => {
     const scripts = workflow.jobs.launch.steps.map(({ run }) => run ?? '').join('\n');
     for (const [line] of scripts.matchAll(/^.*longhaul train .*$/gm)) expect(line).toContain('--detach');

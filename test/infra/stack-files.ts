@@ -1,5 +1,5 @@
 // Reads the files of the stack as their programs would: docker-compose.yml merged and with variables replaced, systemd units, manifests.
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parse, parseAllDocuments } from 'yaml';
 import { repository } from '../support/repository.js';
@@ -29,6 +29,14 @@ export interface ComposeFile {
 }
 
 export const read = (path: string): string => readFileSync(join(repository, path), 'utf8');
+
+/** The source of a compiled script; undefined if there is none. */
+export function sourceOf(script: string): string | undefined {
+  const source = script
+    .replace(/^dist\/(examples\/)?/, (_, ours?: string) => ours ?? 'src/')
+    .replace(/\.js$/, '.ts');
+  return existsSync(join(repository, source)) ? source : undefined;
+}
 
 /** All files below a folder, relative to the checkout. */
 export function filesIn(folder: string): string[] {

@@ -106,7 +106,6 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
   });
 
   afterAll(async () => {
-    // By SIGTERM and not SIGKILL, so that `longhaul env serve` also stops its server.
     await Promise.all(processes.map((one) => one.leave(15_000)));
     await postgres?.stop();
     rmSync(folder, { recursive: true, force: true });
@@ -220,11 +219,13 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
   test('S3 server, environments, orchestrator, follower and node become healthy', async () => {
     await healthy('s3', startService('s3'));
     const { command = [] } = service('environments');
-    const flags = command.slice(1).map((word) => (word === '8000' ? String(port('environments')) : word));
+    const [, entry = '', ...flags] = command.map((word) =>
+      word === '8000' ? String(port('environments')) : word,
+    );
     const environments = startProcess(
       {
         ...{ name: 'environments', folder },
-        command: ['node', join(repository, 'dist/cli/main.js'), ...flags],
+        command: ['node', join(repository, entry), ...flags],
         environment: placedEnvironment(service('environments').environment, places),
       },
       path,

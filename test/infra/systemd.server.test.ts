@@ -1,11 +1,10 @@
 // The units of infra/systemd: systemd accepts them, and they start existing programs.
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { repository } from '../support/repository.js';
-import { filesIn, knownVariables, read, readUnit, readVariables } from './stack-files.js';
+import { filesIn, knownVariables, read, readUnit, readVariables, sourceOf } from './stack-files.js';
 
 const units = filesIn('infra/systemd').filter((file) => file.endsWith('.service'));
 const analyze = spawnSync('systemd-analyze', ['--version'], { encoding: 'utf8' });
@@ -44,7 +43,7 @@ describe.each(units)('%s', (file) => {
   test('starts an existing process', () => {
     const [command = ''] = valuesOf('ExecStart');
     const script = /dist\/\S+\.js/.exec(command)?.[0] ?? '';
-    expect(existsSync(join(repository, script.replace(/^dist/, 'src').replace(/\.js$/, '.ts')))).toBe(true);
+    expect(sourceOf(script)).toBeDefined();
   });
 
   test('sets only variables that some process reads', () => {
