@@ -84,7 +84,8 @@ void finish(auto& device, const auto& linear, const T* down, Matrix<T> y, int ro
   const size_t width = size_t(linear.adapter_width());
   for (size_t i = 0; i < linear.adapter->parts.size(); ++i) {
     const AdapterPart& part = linear.adapter->parts[i];
-    device.product(linear.b[i], Matrix<const T>{down + i * size_t(part.b.columns), width}, Matrix<T>{y.data + part.first_output, y.ld}, rows, true);
+    device.product(linear.b[i], Matrix<const T>{down + i * size_t(part.b.columns), width}, Matrix<T>{y.data + part.first_output, y.ld},
+                   rows, true);
   }
 }
 

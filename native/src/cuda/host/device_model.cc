@@ -30,7 +30,9 @@ DeviceModel::DeviceModel(const Policy& policy, const std::shared_ptr<DeviceWeigh
     adapters_ = adapters->layout();
     adapter_values_ = copied(adapters->values().data(), adapters->values().size(), stream);
   }
-  const auto matrix = [](const float* values, const ParameterRange& range) { return DeviceMatrix{values + range.offset, range.rows, range.columns}; };
+  const auto matrix = [](const float* values, const ParameterRange& range) {
+    return DeviceMatrix{values + range.offset, range.rows, range.columns};
+  };
   for (size_t layer = 0; layer < layout().layers.size(); ++layer) {
     const LayerParameters& parameters = layout().layers[layer];
     const LayerAdapters* adapters = adapters_ ? &adapters_->layers[layer] : nullptr;

@@ -57,7 +57,8 @@ void CudaPiece::rotate_backward(Matrix<float> dx, const ParameterRange& norm, co
 
 void CudaPiece::bias_backward(const ParameterRange& bias, Matrix<const float> dy) {
   for (const RowRange& piece : pieces_)
-    column_sums({dy.data + size_t(piece.first) * dy.ld, dy.ld}, piece.count, blocks(bias, piece), gradient(bias), bias.columns, device_.stream());
+    column_sums({dy.data + size_t(piece.first) * dy.ld, dy.ld}, piece.count, blocks(bias, piece), gradient(bias), bias.columns,
+                device_.stream());
 }
 
 }  // namespace longhaul::cuda
