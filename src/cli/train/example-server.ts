@@ -2,7 +2,7 @@
 import { fileURLToPath } from 'node:url';
 import type { RunSpec } from '../../spec/run-spec.js';
 
-const entry = fileURLToPath(new URL('../../../examples/apps/server/main.js', import.meta.url));
+const entry = fileURLToPath(new URL('../../../dist/examples/apps/server/main.js', import.meta.url));
 
 /** For a shell. */
 export const exampleServer = `'${process.execPath}' '${entry}'`;
