@@ -12,7 +12,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { parse } from 'yaml';
 import { auditRun } from '../../src/activities/reports/audit-run.js';
@@ -426,8 +426,9 @@ describe('an exported model', () => {
 });
 
 test.each(['lora', 'folder'])('presets/%s.yaml describes a run from a folder', async (name) => {
-  const preset = parse(readFileSync(`presets/${name}.yaml`, 'utf8')) as { model: object };
-  const spec = parseRunSpec({ ...preset, model: { ...preset.model, path: folder } });
+  const file = resolve(`presets/${name}.yaml`);
+  const preset = parse(readFileSync(file, 'utf8')) as { model: object };
+  const spec = parseRunSpec({ ...preset, model: { ...preset.model, path: folder } }, { file });
   expect(spec.model).toMatchObject({ path: folder, tokenizer: join(folder, 'tokenizer.json') });
   expect(spec.model.lora !== undefined).toBe(name === 'lora');
   expect((await takeUpModel(spec)).tokenizer).toBe(readFileSync(join(folder, 'tokenizer.json'), 'utf8'));
