@@ -65,7 +65,7 @@ export async function measureEnvironments(): Promise<EnvironmentFigures> {
     return {
       ...lossy,
       places_ratio: median(ratios),
-      ...(await builtInServer()),
+      ...(await exampleServer()),
     };
   } finally {
     await Promise.all([mcp.stop(), gym.stop(), http.stop()]);
@@ -153,7 +153,7 @@ async function episodesPerSecond({ url }: OpenEnvFixture, maxSessions: number): 
 }
 
 /** Sessions call at a fixed rate. If each called again right after an answer, the time of a call would only depend on the number of sessions. */
-async function builtInServer(): Promise<
+async function exampleServer(): Promise<
   Pick<EnvironmentFigures, 'server_calls_per_second' | 'server_call_ms_p99'>
 > {
   const server = await startEnvironmentProcess();

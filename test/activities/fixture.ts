@@ -1,4 +1,4 @@
-// A run with real parts: a directory store, the native engine, the built-in environment server. Only Temporal is replaced: attempts run in
+// A run with real parts: a directory store, the native engine, the example server. Only Temporal is replaced: attempts run in
 // its mock environment.
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-// A small app with a counter, for cases that built-in apps never show: bugs, huge outputs, faults at a chosen turn.
+// A small app with a counter, for cases that the example apps never show: bugs, huge outputs, faults at a chosen turn.
 import type { FaultSource, ServedApp } from '../../examples/apps/server/app-session.js';
 import {
   createEnvironmentServer,

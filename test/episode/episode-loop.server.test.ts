@@ -1,4 +1,4 @@
-// Episodes against the built-in environment server, over its WebSocket.
+// Episodes against the example server, over its WebSocket.
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { oracle } from '../../examples/apps/task-key.js';

@@ -1,8 +1,13 @@
 // Compares the plan of a device's memory with the memory that is requested from the emulated device. All rows but one of a text are targets, as
 // the plan assumes.
+#include <cmath>
+#include <cstdio>
+#include <sstream>
+
 #include "cuda/cuda_backend.h"
 #include "cuda/device/emulated/allocations.h"
 #include "cuda/host/device_plan.h"
+#include "support/folders.h"
 #include "support/updates.h"
 
 using namespace longhaul;
@@ -89,6 +94,55 @@ void sampling_takes_what_is_planned() {
   }
 }
 
+/// Plan in GiB of a Qwen3 model with passes of 4,096 rows that are recomputed, and the engine's usual cache.
+double planned_gib(Architecture architecture, MomentFormat moments, bool lora) {
+  architecture.vocab_size = 151'936;
+  architecture.num_key_value_heads = 8;
+  architecture.head_dim = 128;
+  architecture.max_position_embeddings = 40'960;
+  MemoryRequest request;
+  request.architecture = architecture;
+  request.moments = moments;
+  if (lora) request.lora = lora_settings(16, 32);
+  request.kv_cache_bytes = std::size_t{256} << 20;
+  request.pass_rows = 4096;
+  request.recompute = true;
+  request.batch_rows = request.longest_chain = 16'384;
+  return double(cuda::plan_device_memory(request).total) / double(1 << 30);
+}
+
+/// People choose a GPU by this table.
+void the_table_of_models_has_the_plans() {
+  struct Model {
+    const char* name;
+    int hidden, intermediate, layers, heads;
+    bool tied;
+  };
+  const std::string page = read_text(FIXTURE_DIRECTORY "/../../../docs/engine.md");
+  for (const Model& model : {Model{"Qwen3-0.6B", 1024, 3072, 28, 16, true}, {"Qwen3-1.7B", 2048, 6144, 28, 16, true},
+                             {"Qwen3-4B", 2560, 9728, 36, 32, true}, {"Qwen3-8B", 4096, 12'288, 36, 32, false},
+                             {"Qwen3-14B", 5120, 17'408, 40, 40, false}}) {
+    Architecture architecture;
+    architecture.hidden_size = model.hidden;
+    architecture.intermediate_size = model.intermediate;
+    architecture.num_hidden_layers = model.layers;
+    architecture.num_attention_heads = model.heads;
+    architecture.tie_word_embeddings = model.tied;
+    const double plans[] = {planned_gib(architecture, MomentFormat::fp32, false), planned_gib(architecture, MomentFormat::int8, false),
+                            planned_gib(architecture, MomentFormat::fp32, true)};
+    std::printf("%s: %.1f, %.1f with int8 moments, %.1f with LoRA\n", model.name, plans[0], plans[1], plans[2]);
+    const std::size_t row = page.find(std::string("\n") + model.name + " |");
+    check(row != std::string::npos, std::string(model.name) + " has a row");
+    std::istringstream cells(page.substr(row + 1, page.find('\n', row + 1) - row - 1));
+    std::string cell;
+    std::getline(cells, cell, '|');
+    for (const double plan : plans) {
+      std::getline(cells, cell, '|');
+      check(std::abs(std::stod(cell) - plan) <= 0.5, std::string(model.name) + ": the page says" + cell + "GiB, the plan " + std::to_string(plan));
+    }
+  }
+}
+
 /// Weights and moments, of which each has more than 4 MiB; not packed matrices, angles and caches.
 void the_pages_of_a_state_are_locked() {
   const cuda::CudaBackend device;
@@ -107,5 +161,6 @@ void the_pages_of_a_state_are_locked() {
 int main() {
   return run({{"an update takes what is planned", an_update_takes_what_is_planned},
               {"sampling takes what is planned", sampling_takes_what_is_planned},
+              {"the table of models has the plans", the_table_of_models_has_the_plans},
               {"the pages of a state are locked", the_pages_of_a_state_are_locked}});
 }

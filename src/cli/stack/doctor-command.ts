@@ -128,7 +128,7 @@ async function diagnose(flags: DoctorFlags, storeIsDefault: boolean): Promise<Ch
       ...specChecks(sound, {
         path: flags.spec as string,
         store,
-        builtIn: server,
+        stackServer: server,
         start,
       }),
     );

@@ -23,7 +23,7 @@ interface SpecPlace {
   /** Address of the store in which the run would be. */
   store: string;
   /** Address of the embedded stack's environment server; null without a stack. */
-  builtIn: string | null;
+  stackServer: string | null;
   /** Command that starts a stack. */
   start: string;
 }
@@ -43,7 +43,7 @@ export function soundSpec(path: string): Promise<SoundSpec | Error> {
 
 export function specChecks(
   sound: SoundSpec | Error,
-  { path, store, builtIn, start }: SpecPlace,
+  { path, store, stackServer, start }: SpecPlace,
 ): Promise<CheckResult>[] {
   if (sound instanceof Error) return [Promise.resolve({ check: 'spec', ok: false, detail: sound.message })];
   const { spec } = sound;
@@ -61,7 +61,7 @@ export function specChecks(
           `the variable ${grading_token_env}, which holds the grading token, is not set here: export it`,
         );
       }
-      const server = url ?? builtIn;
+      const server = url ?? stackServer;
       if (server === null)
         throw new Error(`it has no url, and no embedded stack runs: start one with \`${start}\``);
       const { headers } = serverOptionsOf(environment);

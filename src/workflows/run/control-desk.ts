@@ -182,6 +182,8 @@ export class ControlDesk {
       return control;
     } finally {
       this.writing -= 1;
+      // Answered together: a sender that is answered before the others could ask again in time, and no step would ever be planned.
+      await this.quiet();
     }
   }
 

@@ -87,7 +87,12 @@ describe('a fork is refused, and leaves nothing behind, for:', () => {
   test('the same reasons by doctor, before a start', async () => {
     const doctor = async (name: string, fork: { run: string; step: number }, change: object = {}) => {
       const spec = { ...(await forkSpec(harness.store, name, { run, step: 3 })), fork, ...change };
-      const place = { path: 'x', store: `dir:${join(harness.folder, 'store')}`, builtIn: null, start: '' };
+      const place = {
+        path: 'x',
+        store: `dir:${join(harness.folder, 'store')}`,
+        stackServer: null,
+        start: '',
+      };
       const results = await Promise.all(specChecks({ spec, files: null }, place));
       const { ok, detail } = results.find(({ check }) => check === 'run')!;
       return `${ok}: ${detail}`;

@@ -42,7 +42,7 @@ async function stored(version: string, tasks: ReturnType<typeof task>[]): Promis
 }
 
 async function outcomes(given: RunSpec | SoundSpec | Error): Promise<Record<string, string>> {
-  const place = { path: 'crm.yaml', store: address, builtIn: null, start: 'longhaul up' };
+  const place = { path: 'crm.yaml', store: address, stackServer: null, start: 'longhaul up' };
   const sound = given instanceof Error || 'spec' in given ? given : { spec: given, files: null };
   const results = await Promise.all(specChecks(sound, place));
   return Object.fromEntries(
@@ -173,7 +173,7 @@ test('a fork of a run or in a store that is not there is refused', async () => {
   const spec = parseRunSpec({ ...own, fork: { run: 'nope', step: 3 } });
   const { run } = await outcomes(spec);
   expect(run).toMatch(/^WRONG: [^]*fork\.run: there is no run "nope" in .*store; name one that/);
-  const place = { path: 'x', store: `dir:${join(folder, 'none')}`, builtIn: null, start: '' };
+  const place = { path: 'x', store: `dir:${join(folder, 'none')}`, stackServer: null, start: '' };
   const results = await Promise.all(specChecks({ spec, files: null }, place));
   expect(results.find(({ check }) => check === 'run')?.detail).toMatch(/there is no store at/);
 });

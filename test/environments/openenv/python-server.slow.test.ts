@@ -141,7 +141,7 @@ describe.skipIf(!python)('the server of openenv 0.10.0', () => {
     expect(Date.now() - start).toBeGreaterThan(290);
   });
 
-  it('sends the same frames as the built-in server', async () => {
+  it('sends the same frames as the example server', async () => {
     const ours = await startCounterServer();
     const theirs = await openRawSocket(fixture.url);
     const own = await openRawSocket(ours.url);

@@ -1,4 +1,4 @@
-// Conditions that every template of every built-in app must meet.
+// Conditions that every template of every app must meet.
 import { describe, expect, it } from 'vitest';
 import { oracle, oracleAnswer, scenarioOf, taskFromKey } from '../../../examples/apps/task-key.js';
 import type { World } from '../../../examples/apps/world.js';

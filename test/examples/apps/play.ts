@@ -1,4 +1,4 @@
-// Plays calls in the worlds of built-in tasks.
+// Plays calls in the worlds of the apps' tasks.
 import { appByName, appNames } from '../../../examples/apps/registry.js';
 import { formatTaskKey } from '../../../examples/apps/task-key.js';
 import { openWorld, type World } from '../../../examples/apps/world.js';

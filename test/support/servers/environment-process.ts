@@ -1,4 +1,4 @@
-// The built-in environment server as a separate process, on a free port. It is stopped by its pid.
+// The example server as a separate process, on a free port. It is stopped by its pid.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';

@@ -52,7 +52,6 @@ describe('a run that continues as new after every step', () => {
       await Promise.all([sender('a'), sender('b'), sender('c'), ended]);
       expect(await ended).toMatchObject({ ended: 'completed', step: 6 });
       expect(opens(script)).toBeGreaterThan(3);
-      // Two Updates recorded at the same time both get the control after both, but each has a record of its own.
       expect(recorded(script)).toBe(script.control.n);
       expect(answers.length).toBe(script.control.n);
       expect(Math.max(...answers)).toBe(script.control.n);

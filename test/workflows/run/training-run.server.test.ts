@@ -229,10 +229,13 @@ describe('trainingRun', () => {
       expect((await run.query(statusQuery)).control.stopAfter).toBeNull();
       const stop = run.executeUpdate(stopAfterUpdate, { args: [{ step: 3 }] });
       await stopping.reached;
-      // The stop is answered after a later change, whose control already includes it.
-      await run.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.05 }] });
+      const later = await run.startUpdate(setHyperparametersUpdate, {
+        args: [{ lr: 0.05 }],
+        waitForStage: 'ACCEPTED',
+      });
       stopping.release();
-      expect(await stop).toMatchObject({ stopAfter: 3 });
+      expect(await stop).toMatchObject({ n: 2, stopAfter: 3 });
+      expect(await later.result()).toMatchObject({ n: 3, stopAfter: 3 });
       expect((await run.query(statusQuery)).control.stopAfter).toBe(3);
       held.release();
       expect(await run.result()).toMatchObject({ ended: 'stopped', step: 5 });

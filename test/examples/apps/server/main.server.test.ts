@@ -1,4 +1,4 @@
-// The server as a process, with the built-in apps: start, token, oracle episodes, death during a call, restart, exit.
+// The server as a process, with its apps: start, token, oracle episodes, death during a call, restart, exit.
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
@@ -77,7 +77,7 @@ async function playOracle(
   throw new Error(`${task.task_key} was not played in 50 tries`);
 }
 
-describe('the built-in environment server', () => {
+describe('the example server', () => {
   it('grades the oracle of every template as 1, and doing nothing as 0', async () => {
     const backend = connect((await start()).url);
     const every = appNames.reduce((sum, name) => sum + appByName(name).templates.length, 0);
