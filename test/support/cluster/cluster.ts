@@ -190,11 +190,15 @@ export class Cluster {
       return await result;
     } catch (error) {
       result.catch(() => undefined);
-      const logs = [...this.orchestrators, ...this.nodes].map(
-        (worker) => `${worker.name}:\n${worker.log.split('\n').slice(-12).join('\n')}`,
-      );
-      throw new Error(`${(error as Error).message}\n${logs.join('\n')}`, { cause: error });
+      throw this.withLogs(error);
     }
+  }
+
+  private withLogs(error: unknown): Error {
+    const logs = [...this.orchestrators, ...this.nodes].map(
+      ({ name, log }) => `${name}:\n${log.split('\n').slice(-12).join('\n')}`,
+    );
+    return new Error(`${(error as Error).message}\n${logs.join('\n')}`, { cause: error });
   }
 
   /** The worker that reaches the point first, and another worker. Only the first worker is held there. */
@@ -205,7 +209,9 @@ export class Cluster {
     const first = await until(
       () => workers.find((worker) => worker.hasReached(point)),
       `a worker to reach ${point}`,
-    );
+    ).catch((error: unknown) => {
+      throw this.withLogs(error);
+    });
     const others = workers.filter((worker) => worker !== first);
     for (const worker of others) worker.letGo(point);
     return { first, second: others[0] ?? first };
