@@ -7,6 +7,7 @@
 #include "cpu/head_kernels.h"
 #include "cpu/moment_kernels.h"
 #include "cpu/row_kernels.h"
+#include "cpu/tensor_core_kernels.h"
 #include "ops/ops.h"
 
 namespace longhaul::ops {
@@ -19,6 +20,8 @@ constexpr Table make_table(const char* name) {
   table.matmul_panels = matmul_panels;
   table.matmul_fetching = matmul_fetching;
   table.matmul_transposed = matmul_transposed;
+  table.tensor_core_matmul = tensor_core_matmul;
+  table.tensor_core_matmul_transposed = tensor_core_matmul_transposed;
   table.pack_transposed = pack_transposed_panels;
   table.pack = pack_panels;
   table.rms_norm = rms_norm;

@@ -6,6 +6,7 @@
 namespace longhaul::ops {
 
 enum class Scratch {
+  chain_rows,
   transposed,
   queries,
   keys_panels,

@@ -121,6 +121,15 @@ class FixtureFile {
 
   bool has(const std::string& tensor) const { return header_.has(tensor + "/dtype"); }
   std::vector<float> floats(const std::string& tensor) const { return values<float>(tensor, "F32"); }
+  /// bf16 numbers as fp32.
+  std::vector<float> halves(const std::string& tensor) const {
+    std::vector<float> out;
+    for (const uint16_t high : values<uint16_t>(tensor, "BF16")) {
+      const uint32_t bits = uint32_t(high) << 16;
+      std::memcpy(&out.emplace_back(), &bits, sizeof bits);
+    }
+    return out;
+  }
   std::vector<double> doubles(const std::string& tensor) const { return values<double>(tensor, "F64"); }
   std::vector<int32_t> integers(const std::string& tensor) const { return values<int32_t>(tensor, "I32"); }
 
