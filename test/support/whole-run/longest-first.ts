@@ -6,14 +6,13 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /** Sorted by duration, the longest first. Vitest sorts files that it has not run yet by size, which does not show how long they wait. */
 const longest = [
-  'policy/served/failures',
-  'e2e/follower',
+  'policy/served/exactly-once',
+  'policy/served/lost-weights',
   'e2e/activity-controls',
   'e2e/faults/fault-figures',
   'e2e/faults/lost-dispatch',
   'e2e/fork-and-rewind',
   'e2e/faults/faults',
-  'policy/served/exactly-once',
   'policy/served/simulation',
 ];
 
