@@ -71,7 +71,7 @@ function activities(
         await work.take(run, 0.2);
         const stored = await readUpdateIfAny(store, run, step);
         if (stored) return summary(stored);
-        const { record } = await readPlan(store, run, step, plan);
+        const record = await readPlan(store, { run, step, plan });
         const update = updateOf(record, plan, work.committed(run, step));
         return summary((await recordFunction(store, updateKey(run, step), 'update', update)).record);
       },

@@ -9,7 +9,7 @@ import { sha256File } from '../base/sha256.js';
 import { batchKey } from '../store/record-keys.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { openRunView } from '../store/runs/quarantine.js';
-import { readPlan, readUpdate, timelineOf } from '../store/runs/run-records.js';
+import { readPlan, readUpdate } from '../store/runs/run-records.js';
 import { UnreadableRecord } from '../store/record-errors.js';
 import { fetchBatchFile } from '../store/runs/stored-batch.js';
 
@@ -48,20 +48,20 @@ export async function* loggedUpdates(
   }
 }
 
-/** Fetches the step's batch into `{folder}/batches` and returns the path of the file; the caller removes the file. */
+/**
+ * Fetches the step's batch into `{folder}/batches` and returns the path of the file; the caller removes the file. `run`: the run whose folder
+ * holds the step.
+ */
 export async function fetchBatch(
   store: ObjectStore,
   folder: string,
-  run: string,
-  step: number,
-  batch: Digest,
+  { run, step, batch }: { run: string; step: number; batch: Digest },
 ): Promise<string> {
   const batches = join(folder, 'batches');
   await mkdir(batches, { recursive: true });
   const path = join(batches, `${batch}.safetensors`);
-  const timeline = await timelineOf(store, run, step);
-  const key = batchKey(timeline, step);
-  if (!(await fetchBatchFile(store, timeline, step, path)))
+  const key = batchKey(run, step);
+  if (!(await fetchBatchFile(store, run, step, path)))
     throw new UnreadableRecord(key, 'it is not in the store, but its update is recorded or under way');
   const { sha256 } = await sha256File(path);
   if (sha256 === batch) return path;
@@ -82,10 +82,7 @@ async function readLogged(
   if (identity.applied !== true) return { step, identity, input: null };
   // A new view for each step, because a person may quarantine a record during a long replay.
   const view = await openRunView(store, run);
-  const [{ record: plan }, batchPath] = await Promise.all([
-    readPlan(view, run, step, identity.plan),
-    fetchBatch(view, folder, run, step, identity.batch),
-  ]);
+  const [plan, batchPath] = await Promise.all([readPlan(view, identity), fetchBatch(view, folder, identity)]);
   return { step, identity, input: { plan, batchPath } };
 }
 

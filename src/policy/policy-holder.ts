@@ -16,7 +16,7 @@ import type { Digest } from '../spec/records/parts.js';
 import type { RunRecord } from '../spec/records/run-records.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { nameOfRun } from '../store/record-keys.js';
-import { readBase, readUpdate, rebasedTo } from '../store/runs/run-records.js';
+import { readCommitted, rebasedTo } from '../store/runs/run-records.js';
 
 export interface PolicyHolderOptions {
   store: ObjectStore;
@@ -104,7 +104,7 @@ export class PolicyHolder {
 
   private async recorded(run: string, step: number): Promise<{ state: Digest; numerics: Numerics }> {
     const { store } = this.options;
-    const { identity } = step === 0 ? await readBase(store, run) : await readUpdate(store, run, step);
+    const { identity } = await readCommitted(store, run, step);
     return { state: identity.state, numerics: (await rebasedTo(store, run)) ?? identity.numerics };
   }
 

@@ -15,14 +15,7 @@ import { fetchCheckpoint, listCheckpoints } from '../store/runs/checkpoints.js';
 import { updateKey } from '../store/record-keys.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { openRunView } from '../store/runs/quarantine.js';
-import {
-  readRun,
-  readState,
-  type Reference,
-  referenceOf,
-  timelineOf,
-  timelinesOf,
-} from '../store/runs/run-records.js';
+import { readRun, readState, type Reference, referenceOf, timelinesOf } from '../store/runs/run-records.js';
 import { CorruptCheckpoint, Diverged, UnreadableRecord } from '../store/record-errors.js';
 import { weightsExist } from '../store/files/weights.js';
 
@@ -55,7 +48,8 @@ export class StateRestorer {
   async apply(update: StepUpdate): Promise<UpdateResult> {
     const { store, folder } = this.options;
     const view = await openRunView(store, update.run);
-    const batchPath = await fetchBatch(view, folder, update.run, update.step, update.batch);
+    const { plan, batch } = update;
+    const batchPath = await fetchBatch(view, folder, { run: plan.run, step: plan.step, batch });
     try {
       return await this.compute(update, batchPath);
     } finally {
@@ -248,10 +242,9 @@ export class StateRestorer {
     await this.holdReference(record, wanted, attempt);
     const found = await engine.setReference({ held: true });
     if (found !== weights) {
-      const key = updateKey(await timelineOf(this.options.store, run, wanted.step), wanted.step);
       throw new Diverged(
         `the model after step ${wanted.step} of ${run} has weights ${found ?? 'none'}, but its record says ${weights}`,
-        { key, stored: weights, computed: found },
+        { key: updateKey(wanted.run, wanted.step), stored: weights, computed: found },
       );
     }
     log(`the KL term of ${run} is taken against the weights after step ${wanted.step}, ${weights}`);

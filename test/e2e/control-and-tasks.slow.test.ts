@@ -36,8 +36,8 @@ describe('a run with one node and one orchestrator', () => {
   const node = () => cluster.nodes[0] as (typeof cluster.nodes)[number];
   const orchestrator = () => cluster.orchestrators[0] as (typeof cluster.orchestrators)[number];
   const learningRates = async (run: string): Promise<(number | undefined)[]> => {
-    const plans = await Promise.all([2, 3, 4].map((step) => readPlan(cluster.store, run, step)));
-    return plans.map(({ record }) => record.optimizer.learning_rates[0]);
+    const plans = await Promise.all([2, 3, 4].map((step) => readPlan(cluster.store, { run, step })));
+    return plans.map(({ optimizer }) => optimizer.learning_rates[0]);
   };
 
   /** Sets lr while the first GRPO step is being collected. With `kills`, the orchestrator and the node are killed right after. */
@@ -114,7 +114,7 @@ describe('a run with one node and one orchestrator', () => {
     await cluster.ended(await cluster.run(single.named('one-task')));
     const undisturbed = await verdictOf(cluster.store, 'one-task');
     expect(undisturbed).toMatchObject({ violations: [], applied: 4 });
-    const { slots } = (await readPlan(cluster.store, 'one-task', 2)).record as GrpoPlan;
+    const { slots } = (await readPlan(cluster.store, { run: 'one-task', step: 2 })) as GrpoPlan;
     expect(new Set(slots.map(({ task_key }) => task_key)).size).toBe(1);
     const sampled = (slot: number) =>
       undisturbed.episodes.filter((one) => one.step === 2 && one.slot === slot).map((one) => one.logprobs);

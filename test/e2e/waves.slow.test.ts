@@ -40,7 +40,7 @@ describe('a step with waves', () => {
   afterAll(() => returnCluster(cluster));
 
   const wavesIn = async (run: string) =>
-    (await readWaves(cluster.store, (await readPlan(cluster.store, run, step)).record)).map(
+    (await readWaves(cluster.store, await readPlan(cluster.store, { run, step }))).map(
       ({ slots, cursors }) => ({ slots, cursors }),
     );
 

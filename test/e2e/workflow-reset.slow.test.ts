@@ -93,7 +93,7 @@ describe('a run whose workflow is reset', () => {
     expect(await cluster.ended(cluster.followed(run))).toMatchObject({ ended: 'completed', step: 4 });
     const control = await readSequence(cluster.store, controlFolder(name), 'control');
     expect(control.map(({ change }) => change.kind)).toEqual(['setHyperparameters', 'pause', 'resume']);
-    const { record: plan } = await readPlan(cluster.store, name, 4);
+    const plan = await readPlan(cluster.store, { run: name, step: 4 });
     expect(plan).toMatchObject({ control: 3, optimizer: { learning_rates: [0.004] } });
   }
 

@@ -29,9 +29,10 @@ export async function verdictOf(store: ObjectStore, run: string): Promise<Verdic
   for (let step = 0; step <= last; step++) {
     verdict.states.push(await readState(store, run, step));
     if (step === 0) continue;
-    const { applied, outcomes } = (await readUpdate(store, run, step)).identity;
+    const { identity } = await readUpdate(store, run, step);
+    const { applied, outcomes } = identity;
     if (applied === true) verdict.applied += 1;
-    const { record: plan } = await readPlan(store, run, step);
+    const plan = await readPlan(store, identity);
     if (plan.kind !== 'grpo') continue;
     const episodes = await readStepEpisodes(store, run, step);
     // With waves, a step has more groups than its plan has slots.

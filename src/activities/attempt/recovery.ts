@@ -241,8 +241,8 @@ async function wasServedBy(store: ObjectStore, run: string, step: number, node: 
   if (step < 1) return false;
   const update = await readUpdateIfAny(store, run, step);
   if (update?.identity.run !== run || nodeOf(update.observed.worker ?? '') !== node) return false;
-  const [{ record: plan }, owners] = await Promise.all([
-    readPlan(store, run, step),
+  const [plan, owners] = await Promise.all([
+    readPlan(store, { run, step }),
     readSequence(store, ownersFolder(run), 'owner'),
   ]);
   return owners[plan.owner - 1]?.firstExecutionRunId === owners.at(-1)?.firstExecutionRunId;

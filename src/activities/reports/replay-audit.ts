@@ -99,7 +99,7 @@ async function replay(
   if (identity.applied !== true) {
     return { step, applied: false, recorded, computed: await readState(store, run, step - 1), seconds: 0 };
   }
-  const { record: plan } = await readPlan(store, run, step, identity.plan);
+  const plan = await readPlan(store, identity);
   const began = performance.now();
   const { state: computed } = await holder.alone(run, step - 1, identity.step_id, () =>
     holder.apply({ run, step, plan, batch: identity.batch, stepId: identity.step_id }),

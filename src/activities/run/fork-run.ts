@@ -237,10 +237,9 @@ export async function forkSpec(store: ObjectStore, name: string, fork: ForkSpec)
 
 /** The control state at the step's plan. Empty for a step of an ancestor: the run's own spec already holds those settings. */
 async function controlAt(store: ObjectStore, { run, step }: ForkSpec): Promise<ControlState> {
-  const own = step > 0 && (await timelineOf(store, run, step)) === run;
-  const update = own ? await readUpdateIfAny(store, run, step) : null;
-  if (!update) return foldControl([]);
-  const { record: plan } = await readPlan(await openRunView(store, run), run, step, update.identity.plan);
+  const identity = step > 0 ? (await readUpdateIfAny(store, run, step))?.identity : undefined;
+  if (identity?.run !== run) return foldControl([]);
+  const plan = await readPlan(await openRunView(store, run), identity);
   const control = await readControl(store, run);
   return foldControl(control.slice(0, plan.control));
 }

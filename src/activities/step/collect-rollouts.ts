@@ -35,7 +35,7 @@ export async function collectRollouts(
   await checkOwner(store, run, input.owner);
   const committed = await readUpdateIfAny(store, run, step);
   if (committed) return figures(committed.identity.outcomes.slice(...input.slots).flat(), 0, seconds(), null);
-  const plan = await readPlanOfStep(store, run, step, input.plan);
+  const plan = await readPlanOfStep(store, input);
   if (plan.kind !== 'grpo')
     throw new Error(`step ${step} of ${run} is a ${plan.kind} step: it has no rollouts`);
   const data = await deps.runs.get(run);

@@ -95,7 +95,7 @@ async function stepBefore(
   checked: boolean,
 ): Promise<StepBefore> {
   const { identity } = await readUpdate(store, run, step);
-  const { record: plan } = await readPlan(store, run, step, identity.plan);
+  const plan = await readPlan(store, identity);
   if (checked) await checkRoots(store, plan);
   return { plan, identity };
 }

@@ -21,7 +21,7 @@ export async function planWave(
   const { store } = deps;
   const { run, step, wave: n } = input;
   await checkOwner(store, run, input.owner);
-  const plan = await readPlanOfStep(store, run, step, input.plan);
+  const plan = await readPlanOfStep(store, input);
   if (plan.kind !== 'grpo') throw new Error(`step ${step} of ${run} is a ${plan.kind} step: it has no waves`);
   const waves = await readWaves(store, plan);
   const from = slotsWith(plan, waves.slice(0, n - 1)).length;

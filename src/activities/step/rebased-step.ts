@@ -16,8 +16,7 @@ import { readBatch } from '../../store/runs/stored-batch.js';
  */
 export async function rebasedPlan(store: ObjectStore, parent: string, step: number): Promise<PlanRecord> {
   const { identity } = await readUpdate(store, parent, step);
-  const { record, digest } = await readPlan(store, parent, step, identity.plan);
-  return { ...record, rebased: { run: record.run, plan: digest } };
+  return { ...(await readPlan(store, identity)), rebased: { run: identity.run, plan: identity.plan } };
 }
 
 /**

@@ -50,7 +50,7 @@ export async function updatePolicy(deps: NodeDeps, input: UpdateInput): Promise<
   const data = await deps.runs.get(run);
   const committed = await readUpdateIfAny(store, run, step);
   if (committed) return committedStep(deps, data, committed);
-  const plan = await readPlanOfStep(store, run, step, planDigest);
+  const plan = await readPlanOfStep(store, input);
   const evidence = attemptEvidence(store, run, step, currentScope(), life);
   const sealing = span('seal', () => sealBatch(store, plan, data));
   const sealed = await sealing.catch(async (error: unknown) => {

@@ -1,7 +1,6 @@
 // What the records of a run say of its steps on a Tinker server: saved states, and logged batches with their requests.
 import { sha256Hex } from '../../base/sha256.js';
 import { chunksOf } from '../../engine/tinker/passes.js';
-import type { Digest } from '../../spec/records/parts.js';
 import type { InstanceRecord, SavedStateRecord } from '../../spec/records/served-model.js';
 import { decodeBatchFile } from '../../store/files/batch-file.js';
 import {
@@ -14,7 +13,7 @@ import {
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { UnreadableRecord } from '../../store/record-errors.js';
 import { keysSetAsideBy, readControl } from '../../store/runs/control-records.js';
-import { chooseRescored, readRescored, type Rescored } from '../../store/runs/rescored-logprobs.js';
+import { chooseRescored, readRescored, type StepBatch } from '../../store/runs/rescored-logprobs.js';
 import { openRunView } from '../../store/runs/quarantine.js';
 import { readPlan, readUpdate, readUpdateIfAny, timelineOf } from '../../store/runs/run-records.js';
 import { readApplied, readSavedStates, withoutRemoved } from '../../store/runs/served-models.js';
@@ -51,8 +50,8 @@ export class ServedLog {
     run: string,
     { run: of, step, instance }: Pick<SavedStateRecord, 'run' | 'step' | 'instance'>,
   ): Promise<boolean> {
-    const { served } = (await readUpdate(this.store, run, step)).observed;
-    return served?.instance !== instance || of !== (await timelineOf(this.store, run, step));
+    const { identity, observed } = await readUpdate(this.store, run, step);
+    return observed.served?.instance !== instance || of !== identity.run;
   }
 
   /** `isAppliedAgain` for the saved state that an instance began with. */
@@ -62,9 +61,9 @@ export class ServedLog {
     return saved === undefined || this.isAppliedAgain(run, saved);
   }
 
-  /** As the run sees it: a plan that was set aside is replaced (R24). */
-  async plan(run: string, step: number): ReturnType<typeof readPlan> {
-    return readPlan(await openRunView(this.store, run), run, step);
+  /** A plan as its run sees it: one that was set aside is replaced (R24). */
+  async plan(place: Parameters<typeof readPlan>[1]): ReturnType<typeof readPlan> {
+    return readPlan(await openRunView(this.store, place.run), place);
   }
 
   async isApplied(run: string, step: number): Promise<boolean> {
@@ -75,7 +74,7 @@ export class ServedLog {
   async mayBePast(run: string, step: number): Promise<boolean> {
     const after = step + 1;
     if (await readUpdateIfAny(this.store, run, after)) return true;
-    return (await readBatch(this.store, await timelineOf(this.store, run, after), after)) !== null;
+    return (await readBatch(this.store, run, after)) !== null;
   }
 
   /**
@@ -90,9 +89,9 @@ export class ServedLog {
     const { run, n, step: first, path } = instance;
     const view = await openRunView(this.store, run);
     for (let at = step; at > first; at--) {
-      const { served } = (await readUpdate(this.store, run, at)).observed;
-      const isOwn = served?.instance === n && (await timelineOf(this.store, run, at)) === run;
-      if (isOwn) return { step: at, requests: served.requests, again: false };
+      const { identity, observed } = await readUpdate(this.store, run, at);
+      if (observed.served?.instance === n && identity.run === run)
+        return { step: at, requests: observed.served.requests, again: false };
       const again = await readApplied(view, run, n, at);
       if (again) return { step: at, requests: again.requests, again: true };
     }
@@ -105,8 +104,7 @@ export class ServedLog {
     for (let next = step + 1; ; next++) {
       const update = await readUpdateIfAny(this.store, run, next);
       if (!update) return false;
-      if (update.identity.applied === true)
-        return (await this.plan(run, next)).record.optimizer.reset_moments;
+      if (update.identity.applied === true) return (await this.plan(update.identity)).optimizer.reset_moments;
     }
   }
 
@@ -122,9 +120,8 @@ export class ServedLog {
       const { identity, observed } = await readUpdate(this.store, run, at);
       if (identity.applied !== true) continue;
       if (!observed.served) return null;
-      const { record: plan } = await readPlan(await openRunView(this.store, run), run, at, identity.plan);
-      const batch = await this.batchOf(run, at, identity.batch);
-      const [miniBatch = []] = chunksOf(batch, plan.loss, 'sum', unlimited);
+      const { loss } = await this.plan(identity);
+      const [miniBatch = []] = chunksOf(await this.batchOf(identity), loss, 'sum', unlimited);
       return { step: at, data: forCheck(checkedSequences(miniBatch)), ...observed.served.check };
     }
     return null;
@@ -141,42 +138,30 @@ export class ServedLog {
 
   /** Null if the step applied nothing. */
   async step(run: string, step: number): Promise<LoggedStep | null> {
-    const store = await openRunView(this.store, run);
-    const { identity, observed } = await readUpdate(store, run, step);
+    const { identity, observed } = await readUpdate(this.store, run, step);
     if (identity.applied !== true) return null;
-    const { record: plan } = await readPlan(store, run, step, identity.plan);
-    const batch = await this.batchOf(run, step, identity.batch);
+    const plan = await this.plan(identity);
+    const batch = await this.batchOf(identity);
     const after = observed.served ? { after: observed.served.check } : {};
     const logged = { step, plan, batch, stepId: identity.step_id, ...after };
     const { rescored: recorded } = identity;
-    if (recorded === undefined)
-      return { ...logged, keepRescored: this.keepRescored(run, step, identity.batch) };
+    if (recorded === undefined) return { ...logged, keepRescored: this.keepRescored(identity) };
     // They are read before a request is sent: what a replay has sent must be paid for.
-    const rescored = await this.rescored(run, step, identity.batch, recorded);
+    const view = await openRunView(this.store, identity.run);
+    const rescored = await readRescored(view, identity, batch.target_rows.length, recorded);
     return { ...logged, keepRescored: () => Promise.resolve(rescored) };
   }
 
-  keepRescored(run: string, step: number, batch: Digest): StepToApply['keepRescored'] {
-    return async (logprobs) => {
-      const store = await openRunView(this.store, run);
-      return chooseRescored(store, { run: await timelineOf(store, run, step), step, batch }, logprobs);
-    };
-  }
-
-  /** The recorded log-probs of a step's batch. `recorded`: their sha256 in update.json. Throws `UnreadableRecord` as `readRescored` does. */
-  async rescored(run: string, step: number, batch: Digest, recorded?: Digest): Promise<Rescored> {
-    const store = await openRunView(this.store, run);
-    const targets = (await this.batchOf(run, step, batch)).target_rows.length;
-    return readRescored(store, { run: await timelineOf(store, run, step), step, batch }, targets, recorded);
+  keepRescored(place: StepBatch): StepToApply['keepRescored'] {
+    return async (logprobs) => chooseRescored(await openRunView(this.store, place.run), place, logprobs);
   }
 
   /** True if the log-probs of a sealed step were set aside (R24) and not recorded again since. */
   async lacksRescored(run: string, step: number): Promise<boolean> {
     const store = await openRunView(this.store, run);
-    const timeline = await timelineOf(store, run, step);
-    const batch = await readBatch(store, timeline, step);
+    const batch = await readBatch(store, run, step);
     if (batch === null) return false;
-    const key = rescoredKey(timeline, step, sha256Hex(batch));
+    const key = rescoredKey(run, step, sha256Hex(batch));
     return (await store.head(key)) === null && (await this.store.head(key)) !== null;
   }
 
@@ -204,13 +189,11 @@ export class ServedLog {
   }
 
   /** Throws `UnreadableRecord` if the batch is gone or changed. */
-  async batchOf(run: string, step: number, recorded?: Digest) {
-    const store = await openRunView(this.store, run);
-    const timeline = await timelineOf(store, run, step);
-    const key = batchKey(timeline, step);
-    const bytes = await readBatch(store, timeline, step);
+  async batchOf({ run, step, batch }: StepBatch) {
+    const key = batchKey(run, step);
+    const bytes = await readBatch(await openRunView(this.store, run), run, step);
     if (bytes === null) throw new UnreadableRecord(key, 'it is not in the store');
-    if (recorded !== undefined && sha256Hex(bytes) !== recorded)
+    if (sha256Hex(bytes) !== batch)
       throw new UnreadableRecord(key, 'its sha256 is not the one in update.json: it was changed');
     return decodeBatchFile(bytes, key).arrays;
   }

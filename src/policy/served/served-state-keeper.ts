@@ -100,7 +100,7 @@ export class ServedStateKeeper implements StateKeeper {
     const record = await readRun(this.options.store, run);
     const options = waiting(record, attempt, { restoring: step });
     const instance = await this.instances.toTrain(record, step, options);
-    const { record: plan } = await this.log.plan(run, step + 1);
+    const plan = await this.log.plan({ run, step: step + 1 });
     // Requests of an earlier attempt hold the batch or the log-probs that were set aside, and the next ones would have the same numbers (R34).
     const isMixed =
       (isRescored(plan) && (await this.log.lacksRescored(run, step + 1))) ||
@@ -134,13 +134,14 @@ export class ServedStateKeeper implements StateKeeper {
     await this.instances.refuseOlder(run, instance.record);
     this.options.engine.sampled = null;
     onProgress?.({ done: 0, total: 1 });
-    const batch = await this.log.batchOf(run, step, digest);
+    const place = { run, step, batch: digest };
+    const batch = await this.log.batchOf(place);
     const record = await readRun(this.options.store, run);
     const options = waiting(record, attempt, { verb: 'update' });
     const saves = isSaved(record.spec, step);
     return this.instances
       .guarded(instance, async () => {
-        const keepRescored = this.log.keepRescored(run, step, digest);
+        const keepRescored = this.log.keepRescored(place);
         const before = await this.log.checkOf(run, step - 1);
         const { saved, ...result } = await sentFor({ run, item: itemOf.update(step) }, () =>
           instance.apply({ step, plan, batch, stepId, before, saves, keepRescored }, options),

@@ -1,5 +1,6 @@
 // The changes that people made while a run was running, and the first step of each change.
 import type { ControlChange } from '../../spec/records/control-records.js';
+import type { UpdateRecord } from '../../spec/records/update.js';
 import { inParallel } from '../../base/in-parallel.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { readPlan } from '../../store/runs/run-records.js';
@@ -28,18 +29,18 @@ export async function readChanges(store: ObjectStore, history: RunHistory): Prom
 /** A plan names the highest control number that it folded in. That number never falls, so a binary search reads only a few plans. */
 async function firstStepCovering(
   store: ObjectStore,
-  { record, updates }: RunHistory,
+  { updates }: RunHistory,
   n: number,
 ): Promise<number | null> {
-  const steps = updates.map(({ identity }) => identity.step);
-  let [low, high] = [0, steps.length];
+  let [low, high] = [0, updates.length];
   while (low < high) {
     const middle = Math.floor((low + high) / 2);
-    const { record: plan } = await readPlan(store, record.run, steps[middle] as number);
+    const { run, step } = (updates[middle] as UpdateRecord).identity;
+    const plan = await readPlan(store, { run, step });
     if (plan.control >= n) high = middle;
     else low = middle + 1;
   }
-  return steps[low] ?? null;
+  return updates[low]?.identity.step ?? null;
 }
 
 function inWords(change: ControlChange): string {

@@ -3,7 +3,7 @@
 import type { UpdateRecord } from '../../spec/records/update.js';
 import { appliedFolder, appliedKey, instancesFolder, updateKey } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
-import { readUpdateIfAny, timelineOf } from '../runs/run-records.js';
+import { readUpdateIfAny } from '../runs/run-records.js';
 import { isTrained, readInstances } from '../runs/served-models.js';
 import { AuditReport, readable } from './audit-report.js';
 import type { Chain } from './chain.js';
@@ -21,7 +21,7 @@ export async function checkServed(
   { store, record, report }: Pick<Chain, 'store' | 'record' | 'report'>,
   last: number,
 ): Promise<void> {
-  const { run, spec } = record;
+  const { run, spec, lineage } = record;
   if (!spec.model.served) return;
   const instances = await readable(report, instancesFolder(run), () => readInstances(store, run));
   if (!instances) return;
@@ -29,8 +29,7 @@ export async function checkServed(
     instances.filter((one) => isTrained(one) && one.given_up === undefined).map(({ n }) => n),
   );
   const taken: Taken[] = [];
-  for (let step = 1; step <= last; step++) {
-    if ((await timelineOf(store, run, step)) !== run) continue;
+  for (let step = (lineage?.step ?? 0) + 1; step <= last; step++) {
     const served = (await updateOf(store, run, step))?.observed.served;
     if (served) taken.push({ key: updateKey(run, step), step, ...served });
   }

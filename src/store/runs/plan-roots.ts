@@ -44,16 +44,14 @@ export async function checkRoots(store: ObjectStore, plan: PlanRecord): Promise<
   if (changed) throw new UnreadableRecord(changed.key, changed.problem);
 }
 
-/** The plan of a step, with its roots checked. `expected`: its digest, as in `readPlan`. Throws `UnreadableRecord`. */
+/** `readPlan`, with the plan's roots checked. */
 export async function readPlanOfStep(
   store: ObjectStore,
-  run: string,
-  step: number,
-  expected: Digest,
+  place: { run: string; step: number; plan: Digest },
 ): Promise<PlanRecord> {
-  const { record } = await readPlan(store, run, step, expected);
-  await checkRoots(store, record);
-  return record;
+  const plan = await readPlan(store, place);
+  await checkRoots(store, plan);
+  return plan;
 }
 
 /** The first record that has changed since the plan was made from it; null if none has. */

@@ -9,7 +9,7 @@ import type { ObjectStore } from '../objects/object-store.js';
 import { UnreadableRecord } from '../record-errors.js';
 
 /** A batch of a step; `run`: the run whose folder holds the step. */
-export interface RescoredBatch {
+export interface StepBatch {
   run: string;
   step: number;
   batch: Digest;
@@ -25,7 +25,7 @@ export interface Rescored {
 /** Records the log-probs, and returns the recorded ones. Throws `UnreadableRecord` as `decodeRescored` does. */
 export async function chooseRescored(
   store: ObjectStore,
-  place: RescoredBatch,
+  place: StepBatch,
   logprobs: Float32Array,
 ): Promise<Rescored> {
   const bytes = encodeRescored(place.batch, logprobs);
@@ -39,7 +39,7 @@ export async function chooseRescored(
  */
 export async function readRescored(
   store: ObjectStore,
-  place: RescoredBatch,
+  place: StepBatch,
   targets: number | null,
   recorded?: Digest,
 ): Promise<Rescored> {
@@ -89,4 +89,4 @@ function contentOf(
   throw new UnreadableRecord(key, 'it has no tensor `logprobs` of type F32');
 }
 
-const keyOf = ({ run, step, batch }: RescoredBatch): string => rescoredKey(run, step, batch);
+const keyOf = ({ run, step, batch }: StepBatch): string => rescoredKey(run, step, batch);

@@ -143,13 +143,23 @@ export function readUpdates(
   return inParallel(steps, (step) => readUpdate(store, run, step));
 }
 
-/** Digest of the state after `step`, step ≥ 0. */
-export async function readState(store: ObjectStore, run: string, step: number): Promise<Digest> {
-  return (step === 0 ? await readBase(store, run) : await readUpdate(store, run, step)).identity.state;
+/** The record of a committed step, step ≥ 0. Its identity names the run whose folder holds it. */
+export function readCommitted(
+  store: ObjectStore,
+  run: string,
+  step: number,
+): Promise<BaseRecord | UpdateRecord> {
+  return step === 0 ? readBase(store, run) : readUpdate(store, run, step);
 }
 
-/** Reference policy of a run's KL terms: the model after `step`, and the digest of its weights. */
+/** Digest of the state after `step`, step ≥ 0. */
+export async function readState(store: ObjectStore, run: string, step: number): Promise<Digest> {
+  return (await readCommitted(store, run, step)).identity.state;
+}
+
+/** Reference policy of a run's KL terms: the model after `step` of `run`, whose folder holds the step, and the digest of its weights. */
 export interface Reference {
+  run: string;
   step: number;
   weights: Digest;
 }
@@ -160,9 +170,9 @@ export interface Reference {
  */
 export async function referenceOf(store: ObjectStore, run: string): Promise<Reference> {
   const step = lastWarmStep((await readRun(store, run)).spec);
-  const { identity } = await (step === 0 ? readBase(store, run) : readUpdate(store, run, step));
+  const { identity } = await readCommitted(store, run, step);
   const { weights } = identity;
-  if (weights !== undefined) return { step, weights };
+  if (weights !== undefined) return { run: identity.run, step, weights };
   throw new UnreadableRecord(updateKey(identity.run, step), 'it names no reference weights for a KL term');
 }
 
@@ -180,25 +190,27 @@ export async function readNumerics(store: ObjectStore, run: string): Promise<Num
   return (await rebasedTo(store, run)) ?? (await readBase(store, run)).identity.numerics;
 }
 
-/** The plan of a step and its digest. Throws `UnreadableRecord`, also if `expected`, the digest in another record, differs. */
+/** Where a plan is: `run`: the run whose folder holds the step; `plan`: its digest in another record. An update's identity is one. */
+interface PlanPlace {
+  run: string;
+  step: number;
+  plan?: Digest;
+}
+
+/** Throws `UnreadableRecord`, also if the plan does not have the recorded digest. */
 export async function readPlan(
   store: ObjectStore,
-  run: string,
-  step: number,
-  expected?: Digest,
-): Promise<{ record: PlanRecord; digest: Digest }> {
-  const timeline = await timelineOf(store, run, step);
-  const key = planKey(timeline, step);
+  { run, step, plan: recorded }: PlanPlace,
+): Promise<PlanRecord> {
+  const key = planKey(run, step);
   const record = await requireRecord(store, key, 'plan');
-  checkPlace(key, record, timeline, step);
+  checkPlace(key, record, run, step);
   const digest = recordDigest(record);
-  if (expected !== undefined && digest !== expected) {
-    throw new UnreadableRecord(
-      key,
-      `it was changed: its digest is ${digest}, but ${expected} was recorded for this step`,
-    );
-  }
-  return { record, digest };
+  if (recorded === undefined || digest === recorded) return record;
+  throw new UnreadableRecord(
+    key,
+    `it was changed: its digest is ${digest}, but ${recorded} was recorded for this step`,
+  );
 }
 
 /** Run id of a name's newest timeline; a new name gets its first timeline. Two callers at the same time get the same run id. */
@@ -218,7 +230,7 @@ async function checkLink(store: ObjectStore, run: string, step: number): Promise
     readState(store, run, step - 1),
   ]);
   const { previous_state, state, applied } = update.identity;
-  const key = updateKey(await timelineOf(store, run, step), step);
+  const key = updateKey(update.identity.run, step);
   if (previous_state !== previous) {
     throw new UnreadableRecord(
       key,

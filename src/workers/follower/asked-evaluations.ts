@@ -47,6 +47,6 @@ export async function ofOwnStart<T>(
   const [first, ...others] = owners;
   const usual = given(first);
   if (others.every((other) => isDeepStrictEqual(given(other), usual))) return usual;
-  const { owner } = (await readPlan(store, identity.run, identity.step, identity.plan)).record;
+  const { owner } = await readPlan(store, identity);
   return given(owners[owner - 1]);
 }

@@ -135,7 +135,7 @@ describe('a later start', () => {
     await harness.advance(lastSftStep + 1);
     const used = async (step: number) => {
       const answer = await harness.plan(step);
-      const { record } = await readPlan(harness.store, run, step, answer.plan);
+      const record = await readPlan(harness.store, { run, step, plan: answer.plan });
       if (record.kind !== 'grpo') throw new Error('it is a step of GRPO');
       const keys = record.slots.flatMap(({ slot }) => [0, 1].map((at) => episodeKey(run, step, slot, at)));
       const episodes = await Promise.all(keys.map((key) => requireRecord(harness.store, key, 'episode')));

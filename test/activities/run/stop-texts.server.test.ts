@@ -34,7 +34,7 @@ async function sampled(generator: object): Promise<{ turns: string[][]; plan: ob
   await harness.open({ ...harness.spec, generator: settings });
   await harness.advance(step);
   const episodes = await readStepEpisodes(harness.store, run, step);
-  const { record } = await readPlan(harness.store, run, step);
+  const record = await readPlan(harness.store, { run, step });
   return { turns: episodes.flatMap(turnsOf), plan: record.sampling };
 }
 

@@ -41,7 +41,7 @@ async function startedAgain(): Promise<object> {
   const { owner } = await openRun(deps, { spec: harness.spec, workflow });
   try {
     await planStep(deps, { run, step: next, owner, control: 2 });
-    const { owner: _owner, owner_digest: _digest, ...plan } = (await readPlan(store, run, next)).record;
+    const { owner: _owner, owner_digest: _digest, ...plan } = await readPlan(store, { run, step: next });
     return plan;
   } finally {
     await harness.store.delete(planKey(run, next));

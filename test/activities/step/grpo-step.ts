@@ -24,7 +24,7 @@ export function useGrpoStep(): void {
 export const step = lastSftStep + 1;
 export async function planned(at = step): Promise<{ answer: PlannedStep; plan: GrpoPlan }> {
   const answer = await harness.plan(at);
-  const { record } = await readPlan(harness.store, run, at, answer.plan);
+  const record = await readPlan(harness.store, { run, step: at, plan: answer.plan });
   if (record.kind !== 'grpo') throw new Error(`step ${at} is no GRPO step`);
   return { answer, plan: record };
 }
@@ -41,7 +41,7 @@ export const collect = (
     attempt,
   );
 export const seal = async (answer: PlannedStep, deps = harness.node) => {
-  const { record } = await readPlan(harness.store, run, answer.step, answer.plan);
+  const record = await readPlan(harness.store, { run, step: answer.step, plan: answer.plan });
   const data = await deps.runs.get(run);
   return harness.attempt('seal', () => sealBatch(deps.store, record, data));
 };

@@ -161,7 +161,9 @@ describe('a fork', () => {
     await begin(harness, terms);
     await take(harness, step);
     expect(await forkAt(step, { lr: 0.02 })).toMatchObject({ applied: true });
-    expect((await readPlan(harness.store, name, step + 1)).record.reference).toBe(await warmWeights());
+    expect((await readPlan(harness.store, { run: name, step: step + 1 })).reference).toBe(
+      await warmWeights(),
+    );
     expect((await auditRun(harness.store, name)).violations).toEqual([]);
   });
 
@@ -169,7 +171,9 @@ describe('a fork', () => {
     await begin(harness, {});
     await take(harness, step);
     expect(await forkAt(step, terms)).toMatchObject({ applied: true });
-    expect((await readPlan(harness.store, name, step + 1)).record.reference).toBe(await warmWeights());
+    expect((await readPlan(harness.store, { run: name, step: step + 1 })).reference).toBe(
+      await warmWeights(),
+    );
     expect((await auditRun(harness.store, name)).violations).toEqual([]);
   });
 
@@ -214,7 +218,7 @@ describe('a rebase', () => {
     }
     const own = (await readUpdate(harness.store, rebased, lastSftStep)).identity.weights;
     expect(own).not.toBe(await warmWeights());
-    expect((await readPlan(harness.store, rebased, step)).record.reference).toBe(own);
+    expect((await readPlan(harness.store, { run: rebased, step })).reference).toBe(own);
     expect((await readUpdate(harness.store, rebased, step)).observed.metrics['policy/policy_kl']).toBe(0);
     expect((await auditRun(harness.store, rebased)).violations).toEqual([]);
   });

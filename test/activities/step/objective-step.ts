@@ -33,7 +33,7 @@ export function specWith({ spec }: Harness, trainer: object, model: object = {})
 }
 
 export async function planOf(harness: Harness, at: number): Promise<PlanRecord> {
-  return (await readPlan(harness.store, run, at)).record;
+  return readPlan(harness.store, { run, step: at });
 }
 
 /** Takes a GRPO step. `control`: number of control records that the workflow knows; `change`: changes the record of the passed episode. */

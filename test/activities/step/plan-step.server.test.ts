@@ -48,7 +48,7 @@ describe('planStep', () => {
     await expect(harness.plan(step, 1)).rejects.toMatchObject(refusal);
     expect(await harness.store.head(planKey(run, step))).toBeNull();
     await harness.plan(step, 2);
-    const { record: plan } = await readPlan(harness.store, run, step);
+    const plan = await readPlan(harness.store, { run, step });
     expect(plan).toMatchObject({ control: 2, optimizer: { learning_rates: [0.25] } });
     await expect(harness.plan(step, 0)).rejects.toMatchObject(refusal);
   });
@@ -63,7 +63,7 @@ describe('planStep', () => {
     const keys = read.mock.calls.map(([key]) => key).filter((key) => key.startsWith(controlFolder(run)));
     read.mockRestore();
     expect(keys).toEqual([]);
-    expect((await readPlan(harness.store, run, step)).record).toMatchObject({ control: 5 });
+    expect(await readPlan(harness.store, { run, step })).toMatchObject({ control: 5 });
   });
 
   it('plans with every changed setting, and the step uses these settings only', async () => {
@@ -75,7 +75,7 @@ describe('planStep', () => {
     };
     await recordControl(harness.orchestrator, { run, owner: 1, updateId: 'a', change });
     const answer = await harness.plan(step, 1);
-    const { record: plan } = await readPlan(harness.store, run, step);
+    const plan = await readPlan(harness.store, { run, step });
     expect(plan).toMatchObject({
       ...{ control: 1, slots: [{ slot: 0 }], samples_per_slot: 3 },
       sampling: { ...sampling, max_sequence_length: 470 },
@@ -106,7 +106,7 @@ describe('planStep', () => {
       };
       await other.open({ ...other.spec, trainer });
       await other.advance(lastSftStep);
-      const { record: supervised } = await readPlan(other.store, run, lastSftStep);
+      const supervised = await readPlan(other.store, { run, step: lastSftStep });
       expect(supervised.loss).toEqual({ kind: 'cross_entropy', reduction: 'token_mean' });
       expect(supervised).not.toHaveProperty('advantages');
       const change: ControlChange = {
@@ -115,7 +115,7 @@ describe('planStep', () => {
         max_generate_length: 4,
       };
       await recordControl(other.orchestrator, { run, owner: 1, updateId: 'a', change });
-      const { record: plan } = await readPlan(other.store, run, step, (await other.plan(step, 1)).plan);
+      const plan = await readPlan(other.store, { run, step, plan: (await other.plan(step, 1)).plan });
       expect(plan).toMatchObject({ advantages: { estimator: 'rloo' } });
       expect(plan.loss).toEqual({
         ...{ kind: 'dual_clip', reduction: 'seq_mean_token_sum_norm', max_seq_len: 448 + 4 },
@@ -135,7 +135,7 @@ describe('planStep', () => {
     const other = await startHarness(environments);
     await other.open({ ...other.spec, seed: 6 });
     await other.advance(lastSftStep);
-    const { record } = await readPlan(other.store, run, step, (await other.plan(step)).plan);
+    const record = await readPlan(other.store, { run, step, plan: (await other.plan(step)).plan });
     await other.close();
     if (record.kind !== 'grpo') throw new Error('the step after the warm start is one of GRPO');
     seeds.push(...record.slots.map(({ seed }) => seed));
@@ -152,9 +152,11 @@ describe('planStep', () => {
       const other = await startHarness(environments);
       await other.open(spec(seed));
       await other.advance(6);
-      const plans = await Promise.all([1, 2, 3, 4, 5, 6].map((at) => readPlan(other.store, run, at)));
+      const plans = await Promise.all(
+        [1, 2, 3, 4, 5, 6].map((at) => readPlan(other.store, { run, step: at })),
+      );
       await other.close();
-      const lines = plans.map(({ record }) => (record.kind === 'sft' ? record.mini_batches.flat() : []));
+      const lines = plans.map((plan) => (plan.kind === 'sft' ? plan.mini_batches.flat() : []));
       return [lines.slice(0, 3).flat(), lines.slice(3).flat()];
     };
     const orders = [...(await drawn(5)), ...(await drawn(6))];

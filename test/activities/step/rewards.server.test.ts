@@ -127,7 +127,7 @@ describe('a run on another person’s server', () => {
       );
       if (step === steps.at(-1)) break;
       await harness.plan(step + 1);
-      const { record } = await readPlan(harness.store, run, step + 1);
+      const record = await readPlan(harness.store, { run, step: step + 1 });
       for (const rate of Object.values(record.curriculum.pass_rates)) {
         expect(rate).toBeGreaterThanOrEqual(0);
         expect(rate).toBeLessThanOrEqual(1);

@@ -31,7 +31,7 @@ export async function wrongBatches(store: ObjectStore, run: string): Promise<str
     const bytes = await readBatch(store, run, step);
     if (!bytes) continue;
     const { arrays } = decodeBatchFile(bytes, key);
-    const { record: plan } = await readPlan(store, run, step);
+    const plan = await readPlan(store, { run, step });
     const found =
       plan.kind === 'grpo'
         ? wrongTargets(plan, await readStepEpisodes(store, run, step), arrays)

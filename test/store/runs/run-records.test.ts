@@ -3,6 +3,7 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import type { ControlChange } from '../../../src/spec/records/control-records.js';
 import type { RunRecord } from '../../../src/spec/records/run-records.js';
 import { openDirectoryStore } from '../../../src/store/objects/directory-store.js';
+import { recordDigest } from '../../../src/store/records/canonical.js';
 import {
   checkName,
   checkRunId,
@@ -122,9 +123,9 @@ describe('a run’s steps', () => {
     await writeRun('tiny');
     const { plan } = recordsOfAllKinds();
     await adoptOrCreate(store, planKey('tiny', 1), 'plan', plan);
-    const { digest } = await readPlan(store, 'tiny', 1);
-    expect((await readPlan(store, 'tiny', 1, digest)).record).toEqual(plan);
-    await expect(readPlan(store, 'tiny', 1, digestOf('f'))).rejects.toThrow(/it was changed/);
+    const place = { run: 'tiny', step: 1 };
+    expect(await readPlan(store, { ...place, plan: recordDigest(plan) })).toEqual(plan);
+    await expect(readPlan(store, { ...place, plan: digestOf('f') })).rejects.toThrow(/it was changed/);
   });
 
   it('of a missing run cause an error that names the run', async () => {
