@@ -11,7 +11,7 @@ import { writeCheckpoint } from '../store/runs/checkpoints.js';
 import { readRun } from '../store/runs/run-records.js';
 import type { WorkContext } from './attempt-scope.js';
 import { fileExists, StateFolder, statesKept } from './state-folder.js';
-import { PolicyHolder, type PolicyHolderOptions } from './policy-holder.js';
+import { PolicyHolder } from './policy-holder.js';
 import { stateFileDigest } from './state-file.js';
 import type {
   BaseState,
@@ -36,14 +36,14 @@ interface NativeStateKeeperOptions {
 const runsKept = 32;
 
 class NativeStateKeeper implements StateKeeper {
-  readonly files: StateFolder;
+  readonly states: StateFolder;
   private readonly restorer: StateRestorer;
 
   constructor(private readonly options: NativeStateKeeperOptions) {
     const { store, engine, folder, log } = options;
-    this.files = new StateFolder(join(folder, 'states'));
+    this.states = new StateFolder(join(folder, 'states'));
     const fetched = new StateFolder(join(folder, 'fetched-states'));
-    this.restorer = new StateRestorer({ store, engine, states: this.files, fetched, folder, log });
+    this.restorer = new StateRestorer({ store, engine, states: this.states, fetched, folder, log });
   }
 
   async held(): Promise<Digest | null> {
@@ -102,26 +102,26 @@ class NativeStateKeeper implements StateKeeper {
   }
 
   async kept({ run, ...state }: CommittedState): Promise<string | null> {
-    const path = this.files.path(run, state);
+    const path = this.states.path(run, state);
     return (await fileExists(path)) ? path : null;
   }
 
   async keep({ run, ...state }: CommittedState, { signal }: WorkContext): Promise<string> {
-    const path = this.files.path(run, state);
-    await this.files.prepare(run);
+    const path = this.states.path(run, state);
+    await this.states.prepare(run);
     signal.throwIfAborted();
     await this.options.engine.saveState(state.state, path);
     return path;
   }
 
   async prune({ run, ...state }: CommittedState, spare?: number): Promise<void> {
-    await this.files.prune(run, state, statesKept, spare);
-    await this.files.pruneRuns(runsKept);
+    await this.states.prune(run, state, statesKept, spare);
+    await this.states.pruneRuns(runsKept);
   }
 
   /** Also removes a file that is damaged or holds another state. */
   async problemOf({ run, ...state }: CommittedState, signal: AbortSignal): Promise<string | null> {
-    const path = this.files.path(run, state);
+    const path = this.states.path(run, state);
     if (!(await fileExists(path))) return `${path} does not exist`;
     const found = await stateFileDigest(path, signal).catch((error: Error) => {
       if (error.name === 'BadTensorFile') return error.message;
@@ -138,20 +138,15 @@ class NativeStateKeeper implements StateKeeper {
     { run, ...state }: CommittedState,
     upload: CheckpointUpload,
   ): Promise<void> {
-    const statePath = this.files.path(run, state);
+    const statePath = this.states.path(run, state);
     await writeCheckpoint(store, record, { ...upload, ...state, statePath });
   }
 }
 
-/** A holder that gives access to its file engine and its saved states. */
-export class NativePolicyHolder extends PolicyHolder {
-  declare readonly engine: FileEngine;
-  readonly states: StateFolder;
+export type NativePolicyHolder = PolicyHolder<FileEngine, NativeStateKeeper>;
 
-  constructor(options: NativeStateKeeperOptions & Pick<PolicyHolderOptions, 'lock'>) {
-    const { store, engine, lock } = options;
-    const keeper = new NativeStateKeeper(options);
-    super({ store, engine, keeper, lock });
-    this.states = keeper.files;
-  }
+/** Holds the states of a native engine. */
+export function nativePolicyHolder(options: NativeStateKeeperOptions): NativePolicyHolder {
+  const { store, engine } = options;
+  return new PolicyHolder({ store, engine, keeper: new NativeStateKeeper(options) });
 }

@@ -10,7 +10,7 @@ import type {
   StateReader,
   StepUpdate,
 } from './state-keeper.js';
-import type { StateLock } from '../engine/native/state-lock.js';
+import { StateLock } from './state-lock.js';
 import { nameOfNumerics, sameNumerics, type Numerics } from '../spec/records/numerics.js';
 import type { Digest } from '../spec/records/parts.js';
 import type { RunRecord } from '../spec/records/run-records.js';
@@ -18,25 +18,22 @@ import type { ObjectStore } from '../store/objects/object-store.js';
 import { nameOfRun } from '../store/record-keys.js';
 import { readCommitted, rebasedTo } from '../store/runs/run-records.js';
 
-export interface PolicyHolderOptions {
-  store: ObjectStore;
-  engine: PolicyEngine;
-  keeper: StateKeeper;
-  lock: StateLock;
-}
-
 const withoutAttempt: WorkContext = { signal: new AbortController().signal, progress: () => undefined };
 
-export class PolicyHolder {
-  readonly engine: PolicyEngine;
-  readonly keeper: StateKeeper;
+export class PolicyHolder<
+  Engine extends PolicyEngine = PolicyEngine,
+  Keeper extends StateKeeper = StateKeeper,
+> {
+  readonly engine: Engine;
+  readonly keeper: Keeper;
+  private readonly store: ObjectStore;
+  private readonly lock = new StateLock();
   private readers = 0;
   /** True if the state was read since the keeper was last notified that nobody reads it. */
   private wasRead = false;
 
-  constructor(private readonly options: PolicyHolderOptions) {
-    this.engine = options.engine;
-    this.keeper = options.keeper;
+  constructor({ store, engine, keeper }: { store: ObjectStore; engine: Engine; keeper: Keeper }) {
+    [this.store, this.engine, this.keeper] = [store, engine, keeper];
   }
 
   /** Runs `use` while the engine holds the state after `step`. Other readers may share this state, but nothing may change it. */
@@ -47,12 +44,11 @@ export class PolicyHolder {
     use: (state: Digest) => Promise<T>,
     attempt: WorkContext = withoutAttempt,
   ): Promise<T> {
-    const { lock } = this.options;
     const ensuring = beginSpan('ensurePolicy');
     try {
       const { state, numerics } = await this.recorded(run, step);
       for (;;) {
-        const done = await lock.shared(async () => {
+        const done = await this.lock.shared(async () => {
           await this.refuseOtherNumerics(run, numerics, attempt);
           this.readers += 1;
           try {
@@ -74,7 +70,7 @@ export class PolicyHolder {
           if ((await this.keeper.held()) !== state)
             await this.keeper.hold({ run, step, state }, reader, attempt);
         };
-        await ensuring.during(() => lock.exclusive(restore, attempt.signal));
+        await ensuring.during(() => this.lock.exclusive(restore, attempt.signal));
       }
     } finally {
       ensuring.end();
@@ -96,16 +92,15 @@ export class PolicyHolder {
       await this.refuseOtherNumerics(run, numerics, attempt);
       await this.keeper.holdForUpdate({ run, step, state }, stepId, provenance, attempt);
     };
-    return this.options.lock.exclusive(async () => {
+    return this.lock.exclusive(async () => {
       await span('ensurePolicy', ensure);
       return change();
     }, attempt.signal);
   }
 
   private async recorded(run: string, step: number): Promise<{ state: Digest; numerics: Numerics }> {
-    const { store } = this.options;
-    const { identity } = await readCommitted(store, run, step);
-    return { state: identity.state, numerics: (await rebasedTo(store, run)) ?? identity.numerics };
+    const { identity } = await readCommitted(this.store, run, step);
+    return { state: identity.state, numerics: (await rebasedTo(this.store, run)) ?? identity.numerics };
   }
 
   /** Checks even a state that the engine already holds: another run with other numerics may have loaded the same state (R18). */
@@ -118,7 +113,7 @@ export class PolicyHolder {
 
   /** Loads the run's base model into the engine. */
   holdBase(record: RunRecord, attempt: WorkContext = withoutAttempt): Promise<BaseState> {
-    return this.options.lock.exclusive(() => this.keeper.holdBase(record, attempt), attempt.signal);
+    return this.lock.exclusive(() => this.keeper.holdBase(record, attempt), attempt.signal);
   }
 
   /** Call only within `alone`. */

@@ -14,13 +14,12 @@ import type { NodeDeps } from '../../src/activities/node-deps.js';
 import { openRun } from '../../src/activities/run/open-run.js';
 import type { OpenedDeps } from '../../src/activities/orchestrator-deps.js';
 import { planStep } from '../../src/activities/step/plan-step.js';
-import { NativePolicyHolder } from '../../src/policy/native-state-keeper.js';
+import { type NativePolicyHolder, nativePolicyHolder } from '../../src/policy/native-state-keeper.js';
 import { ProcessLife } from '../../src/activities/attempt/process-life.js';
 import { RunDataCache } from '../../src/data/run-data.js';
 import { updatePolicy } from '../../src/activities/step/update-policy.js';
 import type { FileEngine } from '../../src/engine/file-engine.js';
 import { createNativeEngine, type NativeEngine } from '../../src/engine/native/native-engine.js';
-import { createStateLock } from '../../src/engine/native/state-lock.js';
 import { JournalFolder } from '../../src/episode/journal-folder.js';
 import { generateDemonstrations, generateTasks } from '../../examples/apps/generate.js';
 import { servedApps, faultsOfApps } from '../../examples/apps/server/served-apps.js';
@@ -196,10 +195,9 @@ export async function startHarness(environments: { url: string }, disk?: string)
       store,
       node: name,
       runs: new RunDataCache(store, new DatasetCache(store)),
-      holder: new NativePolicyHolder({
+      holder: nativePolicyHolder({
         store,
         engine: observedEngine(engine, meter),
-        lock: createStateLock(),
         folder: disk,
         log,
       }),

@@ -1,9 +1,8 @@
 // Plays a run's final evaluation once more, with the same policy and the same random numbers, while the environment server fails a fifth of
 // all calls. An infrastructure failure must never change a grade: each outcome must be the recorded one, or unknown.
 import { textCoder } from '../../src/episode/conversation.js';
-import { StateLock } from '../../src/engine/native/state-lock.js';
 import { DatasetCache } from '../../src/data/dataset-cache.js';
-import { NativePolicyHolder } from '../../src/policy/native-state-keeper.js';
+import { nativePolicyHolder } from '../../src/policy/native-state-keeper.js';
 import { RunDataCache } from '../../src/data/run-data.js';
 import { createNativeEngine } from '../../src/engine/native/native-engine.js';
 import { createOpenEnvBackend } from '../../src/environments/openenv/openenv-backend.js';
@@ -52,8 +51,8 @@ export async function replayWithFaults(options: FaultyReplay): Promise<FalseZero
     createOpenEnvBackend({ url, gradingToken, maxSessions: sessionsAtOnce, callTimeoutMs }),
     { fault_rate: faultRate },
   );
-  const holder = new NativePolicyHolder({
-    ...{ store, engine, lock: new StateLock(), folder: options.scratch },
+  const holder = nativePolicyHolder({
+    ...{ store, engine, folder: options.scratch },
     log: () => undefined,
   });
   try {

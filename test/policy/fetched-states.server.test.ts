@@ -3,8 +3,7 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { statesKept } from '../../src/policy/state-folder.js';
-import { NativePolicyHolder } from '../../src/policy/native-state-keeper.js';
-import { createStateLock } from '../../src/engine/native/state-lock.js';
+import { type NativePolicyHolder, nativePolicyHolder } from '../../src/policy/native-state-keeper.js';
 import { readState } from '../../src/store/runs/run-records.js';
 import { saveState, uploadCheckpoint } from '../../src/activities/step/save-state.js';
 import { run } from '../activities/fixture.js';
@@ -33,9 +32,8 @@ beforeEach(async () => {
   folder = mkdtempSync(join(scratch, 'node-'));
   said = [];
   const { store, engine } = harness;
-  holder = new NativePolicyHolder({
+  holder = nativePolicyHolder({
     ...{ store, engine, folder },
-    lock: createStateLock(),
     log: (line) => said.push(line),
   });
   await engine.restart();
@@ -57,11 +55,11 @@ test('a node keeps only a few of the states it fetched, in whatever order they w
 
 test('a node reuses the states it fetched last, and keeps the states it saved itself', async () => {
   await holder.withState(run, 5, 'visitor', async (state) => {
-    await holder.states.prepare(run);
-    await harness.engine.saveState(state, holder.states.path(run, { step: 5, state }));
+    await holder.keeper.states.prepare(run);
+    await harness.engine.saveState(state, holder.keeper.states.path(run, { step: 5, state }));
   });
   for (const step of [1, 2, 3, 4]) await holder.withState(run, step, 'visitor', () => Promise.resolve());
-  expect((await holder.states.list(run)).map(({ step }) => step)).toEqual([5]);
+  expect((await holder.keeper.states.list(run)).map(({ step }) => step)).toEqual([5]);
   await harness.engine.restart();
   rmSync(join(harness.folder, 'store', 'checkpoints'), { recursive: true });
   await holder.withState(run, 4, 'visitor', () => Promise.resolve());

@@ -45,7 +45,7 @@ async function checkpoint(step: number): Promise<void> {
 }
 
 const pathOf = async (step: number, deps = harness.node): Promise<string> =>
-  deps.holder.states.path(run, { step, state: await readState(harness.store, run, step) });
+  deps.holder.keeper.states.path(run, { step, state: await readState(harness.store, run, step) });
 
 /** Requests the state of `step`; returns the state that the engine then holds. */
 async function hold(step: number, deps = harness.node): Promise<string | undefined> {
@@ -301,7 +301,7 @@ describe('states on disk', () => {
   it('are the newest two of a run', async () => {
     await harness.advance(3);
     for (const step of [1, 2, 3]) await save(step);
-    expect((await harness.node.holder.states.list(run)).map(({ step }) => step)).toEqual([3, 2]);
+    expect((await harness.node.holder.keeper.states.list(run)).map(({ step }) => step)).toEqual([3, 2]);
   });
 
   it('replace leftovers of killed writers, but not the files of living writers', async () => {
@@ -345,14 +345,14 @@ describe('states on disk', () => {
     await harness.advance(2);
     const { holder } = harness.node;
     const { path } = await save(1);
-    const foreign = [2, 9].map((step) => holder.states.path(run, { step, state: 'f'.repeat(64) }));
+    const foreign = [2, 9].map((step) => holder.keeper.states.path(run, { step, state: 'f'.repeat(64) }));
     for (const copy of foreign) copyFileSync(path, copy);
     await harness.engine.restart();
     expect(await hold(2)).toBe(await readState(harness.store, run, 2));
     await checkpoint(2);
     expect(await readFileOf(2)).toEqual(readFileSync(await pathOf(2)));
     expect(foreign.filter(existsSync)).toEqual([]);
-    expect((await holder.states.list(run)).map(({ step }) => step)).toEqual([2, 1]);
+    expect((await holder.keeper.states.list(run)).map(({ step }) => step)).toEqual([2, 1]);
   });
 });
 

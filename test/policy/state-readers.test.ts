@@ -1,6 +1,5 @@
 // When the keeper of a state is notified that nobody reads it, so that it can end a model that exists only for reading.
 import { expect, test } from 'vitest';
-import { createStateLock } from '../../src/engine/native/state-lock.js';
 import type { PolicyEngine } from '../../src/engine/policy-engine.js';
 import { PolicyHolder } from '../../src/policy/policy-holder.js';
 import type { CommittedState, StateKeeper } from '../../src/policy/state-keeper.js';
@@ -26,7 +25,6 @@ test('the last reader that used the state notifies it; a reader that did not use
   const engine = { info: () => Promise.resolve({ numerics, incarnation: 'one' }) };
   const holder = new PolicyHolder({
     ...{ store, engine: engine as unknown as PolicyEngine, keeper: keeper as StateKeeper },
-    lock: createStateLock(),
   });
   const read = (name: string, until: Promise<void>) =>
     holder.withState('tiny', 0, 'visitor', async () => {

@@ -3,13 +3,12 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createStateLock } from '../../engine/native/state-lock.js';
 import type { FileEngine } from '../../engine/file-engine.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { lastCommittedStep, readPlan, readRun, readState, readUpdate } from '../../store/runs/run-records.js';
 import type { PolicyHolder } from '../../policy/policy-holder.js';
-import { NativePolicyHolder } from '../../policy/native-state-keeper.js';
+import { nativePolicyHolder } from '../../policy/native-state-keeper.js';
 
 export interface ReplayRange {
   /** First step, from 1, and last step, both included. */
@@ -72,7 +71,7 @@ export async function replayUpdates(
   await readRun(store, run);
   await refuseUncommitted(store, run, to);
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-replay-'));
-  const holder = new NativePolicyHolder({ store, engine, lock: createStateLock(), folder, log });
+  const holder = nativePolicyHolder({ store, engine, folder, log });
   const clock = (): number => performance.now() / 1000;
   try {
     const began = clock();

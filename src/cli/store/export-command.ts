@@ -4,10 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Command, Option } from 'commander';
 import { type ExportedModel, exportModel, requireNewFolder } from '../../policy/model-export.js';
-import { NativePolicyHolder } from '../../policy/native-state-keeper.js';
+import { nativePolicyHolder } from '../../policy/native-state-keeper.js';
 import { readAsset } from '../../data/run-data.js';
 import { createNativeEngine } from '../../engine/native/native-engine.js';
-import { createStateLock } from '../../engine/native/state-lock.js';
 import { isMultimodal } from '../../models/hf-config.js';
 import { configFile, readJson } from '../../models/model-files.js';
 import { findModel } from '../../models/model-source.js';
@@ -100,7 +99,7 @@ async function exportRun(
   const engine = createNativeEngine({ binary: findEngineBinary() });
   const log = (message: string): void => console.error(message);
   try {
-    const holder = new NativePolicyHolder({ store, engine, lock: createStateLock(), folder, log });
+    const holder = nativePolicyHolder({ store, engine, folder, log });
     return await holder.withState(run, step, 'visitor', async (state) => {
       const exported = await exportModel(engine, {
         ...{ state, to: flags.to, tokenizer, template, eosTokens: record.eos_tokens ?? [] },

@@ -1,11 +1,10 @@
 // Opens the policy of a node: its own engine, or a model on a Tinker server.
 import { join } from 'node:path';
 import { createNativeEngine, type EngineDevice } from '../../engine/native/native-engine.js';
-import { createStateLock } from '../../engine/native/state-lock.js';
 import type { PolicyEngine } from '../../engine/policy-engine.js';
 import { TinkerEngine } from '../../engine/tinker/sampling.js';
 import type { SentTokens } from '../../engine/tinker/sent-tokens.js';
-import { NativePolicyHolder } from '../../policy/native-state-keeper.js';
+import { nativePolicyHolder } from '../../policy/native-state-keeper.js';
 import { PolicyHolder } from '../../policy/policy-holder.js';
 import { ServedStateKeeper } from '../../policy/served/served-state-keeper.js';
 import type { StateKeeper } from '../../policy/state-keeper.js';
@@ -39,9 +38,8 @@ export function nativePolicy(
         'Tinker server',
     );
   const engine = observedEngine(createNativeEngine({ binary, log, device }), meter, tracing ?? undefined);
-  return new NativePolicyHolder({
+  return nativePolicyHolder({
     ...{ store, engine, log },
-    lock: createStateLock(),
     folder: join(folder, 'policy'),
   });
 }
@@ -66,7 +64,6 @@ export async function openServedPolicy(
       ...{ holdBase: during, hold: during, holdForUpdate: during, apply: during },
       ...{ keep: during, upload: during },
     }),
-    lock: createStateLock(),
   });
   return { holder, sent: tinker.sent };
 }

@@ -91,7 +91,9 @@ describe('an activity of an older owner', () => {
     const before = await keys();
     await expect(harness.attempt(name, activity)).rejects.toMatchObject({ name: 'OwnerChanged' });
     expect(await keys()).toEqual(before);
-    expect(await harness.node.holder.states.list(run)).toHaveLength(name === 'uploadCheckpoint' ? 1 : 0);
+    expect(await harness.node.holder.keeper.states.list(run)).toHaveLength(
+      name === 'uploadCheckpoint' ? 1 : 0,
+    );
   });
 
   it.each(Object.entries(writers))(
@@ -100,7 +102,7 @@ describe('an activity of an older owner', () => {
       const activity = await prepare();
       const before = await keys();
       await harness.attempt(name, activity);
-      const states = await harness.node.holder.states.list(run);
+      const states = await harness.node.holder.keeper.states.list(run);
       expect((await keys()).length + states.length).toBeGreaterThan(before.length);
     },
   );

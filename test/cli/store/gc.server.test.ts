@@ -3,9 +3,8 @@ import { mkdtempSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
-import { NativePolicyHolder } from '../../../src/policy/native-state-keeper.js';
+import { nativePolicyHolder } from '../../../src/policy/native-state-keeper.js';
 import { saveState, uploadCheckpoint } from '../../../src/activities/step/save-state.js';
-import { createStateLock } from '../../../src/engine/native/state-lock.js';
 import { listCheckpoints, writeCheckpoint } from '../../../src/store/runs/checkpoints.js';
 import { collect, planCollection } from '../../../src/store/collection/collection.js';
 import {
@@ -86,10 +85,9 @@ describe('a collection', () => {
     const { store } = await copy();
     await collectAll(store);
     const folder = mkdtempSync(join(scratch, 'node-'));
-    const holder = new NativePolicyHolder({
+    const holder = nativePolicyHolder({
       store,
       engine: harness.engine,
-      lock: createStateLock(),
       folder,
       log: () => undefined,
     });

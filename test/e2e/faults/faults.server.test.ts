@@ -5,9 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { createNodeActivities } from '../../../src/activities/node-activities.js';
-import { NativePolicyHolder } from '../../../src/policy/native-state-keeper.js';
+import { nativePolicyHolder } from '../../../src/policy/native-state-keeper.js';
 import { createNativeEngine } from '../../../src/engine/native/native-engine.js';
-import { createStateLock } from '../../../src/engine/native/state-lock.js';
 import type { EnvironmentServer } from '../../../examples/apps/server/environment-server.js';
 import { createOpenEnvBackend } from '../../../src/environments/openenv/openenv-backend.js';
 import { loadChatTemplate } from '../../../src/episode/chat-template.js';
@@ -100,10 +99,9 @@ describe('an engine that cannot be used', () => {
     for (const binary of [older, '/nowhere/longhaul-engine']) {
       const engine = createNativeEngine({ binary, threads: 1 });
       cleanup.push(() => engine.close());
-      const holder = new NativePolicyHolder({
+      const holder = nativePolicyHolder({
         store: harness.store,
         engine,
-        lock: createStateLock(),
         folder: harness.folder,
         log: () => undefined,
       });

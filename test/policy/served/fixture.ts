@@ -10,7 +10,6 @@ import { collectRollouts } from '../../../src/activities/step/collect-rollouts.j
 import { commitBase } from '../../../src/activities/step/commit-base.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
 import type { PlannedStep } from '../../../src/activities/contracts.js';
-import { createStateLock } from '../../../src/engine/native/state-lock.js';
 import { TinkerClient } from '../../../src/engine/tinker/futures.js';
 import { TinkerEngine } from '../../../src/engine/tinker/sampling.js';
 import { TinkerService } from '../../../src/engine/tinker/service.js';
@@ -83,7 +82,7 @@ export async function startServedWorld(): Promise<ServedWorld> {
         ...{ store, engine, policy, service },
         ...{ by: name, folder: join(disk, 'served'), log: () => undefined },
       });
-      const holder = new PolicyHolder({ store, engine, keeper, lock: createStateLock() });
+      const holder = new PolicyHolder({ store, engine, keeper });
       return { ...node, holder, service, sent: service.sent };
     },
     unloadModels: async () => {

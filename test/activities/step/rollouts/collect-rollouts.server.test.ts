@@ -51,13 +51,13 @@ describe('collectRollouts', () => {
     const { answer, plan } = await planned();
     const { holder } = harness.node;
     expect((await collect(answer)).kept).toBeNull();
-    expect(await holder.states.list(run)).toEqual([]);
+    expect(await holder.keeper.states.list(run)).toEqual([]);
     const keep = () =>
       harness.attempt('collect', () =>
         collectRollouts(harness.node, { ...harness.reference(answer), slots: [0, 2], keep: true }),
       );
     expect((await keep()).kept).toEqual({ seconds: expect.any(Number) as number });
-    expect(await holder.states.list(run)).toEqual([{ step: step - 1, state: plan.previous_state }]);
+    expect(await holder.keeper.states.list(run)).toEqual([{ step: step - 1, state: plan.previous_state }]);
   });
 
   describe('measures how long the update waits for the save alone (R16):', () => {

@@ -1,6 +1,5 @@
 // A process of a node: the real code that serves states, on a simulated server and store, with the calls that activities make.
 import type { GenerateResult, UpdateResult } from '../../../../src/engine/policy-engine.js';
-import { createStateLock } from '../../../../src/engine/native/state-lock.js';
 import { TinkerClient, type WaitOptions } from '../../../../src/engine/tinker/futures.js';
 import { TinkerEngine } from '../../../../src/engine/tinker/sampling.js';
 import { TinkerService } from '../../../../src/engine/tinker/service.js';
@@ -59,7 +58,7 @@ export class Worker implements Actor {
     const engine = new TinkerEngine(service, policy);
     const log = (message: string): void => world.say(() => `${name}: ${message}`);
     const keeper = new ServedStateKeeper({ store, engine, policy, service, by: node, folder: '/none', log });
-    this.holder = new PolicyHolder({ store, engine, keeper, lock: createStateLock() });
+    this.holder = new PolicyHolder({ store, engine, keeper });
     [this.store, this.service, this.engine] = [store, service, engine];
   }
 

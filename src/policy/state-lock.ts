@@ -66,7 +66,3 @@ export class StateLock {
     }
   }
 }
-
-export function createStateLock(): StateLock {
-  return new StateLock();
-}

@@ -1,6 +1,6 @@
 import { setImmediate as tick } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { createStateLock } from '../../src/engine/native/state-lock.js';
+import { StateLock } from '../../src/policy/state-lock.js';
 
 function gate(): { opened: Promise<void>; open: () => void } {
   let open = () => {};
@@ -10,7 +10,7 @@ function gate(): { opened: Promise<void>; open: () => void } {
 
 describe('the state lock (R15)', () => {
   it('is shared by readers and held alone by a writer, in order of arrival', async () => {
-    const lock = createStateLock();
+    const lock = new StateLock();
     const events: string[] = [];
     const [first, second, writer] = [gate(), gate(), gate()];
     const enter =
@@ -39,7 +39,7 @@ describe('the state lock (R15)', () => {
   });
 
   it('is released after a failure, and a waiting caller can give up', async () => {
-    const lock = createStateLock();
+    const lock = new StateLock();
     const held = gate();
     const failing = lock.exclusive(async () => {
       await held.opened;
