@@ -205,11 +205,6 @@ export async function refuseForeignServer(
   stack: StackAddresses,
   folder: string,
 ): Promise<void> {
-  if (stack.id === undefined)
-    throw new Error(
-      `the stack in ${folder} was started by an earlier version, so its server cannot be identified: ` +
-        'stop the stack and start it again with `longhaul up`',
-    );
   const named = await stackOfServer(client);
   if (named?.id === stack.id) return;
   const whose = named ? `that of another stack, ${named.place}` : 'not started by a stack';

@@ -71,8 +71,8 @@ export interface StackAddresses {
   environments: string | null;
   store: string;
   pid: number;
-  /** The stack's name, which its Temporal server holds, too; absent if an earlier version started the stack. */
-  id?: string;
+  /** The stack's name, which its Temporal server holds, too. */
+  id: string;
 }
 
 export interface Stack {
