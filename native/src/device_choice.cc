@@ -49,7 +49,7 @@ std::unique_ptr<Backend> make_device_backend(ThreadPool& pool) {
   };
   try {
     cuda::require_usable_device();
-    require_cpu_bits(*std::make_unique<cuda::CudaBackend>(), pool);
+    require_oracle_bits(*std::make_unique<cuda::CudaBackend>(), pool);
     return std::make_unique<cuda::CudaBackend>();
   } catch (const RequestError&) {
     throw;

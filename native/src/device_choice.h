@@ -9,7 +9,7 @@
 namespace longhaul {
 
 /// The backend that LONGHAUL_DEVICE names: `cpu` or `cuda` (and `emulated` in the tests' engine). Without it a GPU, if this program is
-/// built for GPUs and there is one; else the CPU. A device is returned only if it gives the CPU's bits (`require_cpu_bits`). Throws
+/// built for GPUs and there is one; else the CPU. A device is returned only if it gives its oracle's bits (`require_oracle_bits`). Throws
 /// RequestError: DeviceUnavailable, DeviceDiffers.
 std::unique_ptr<Backend> make_chosen_backend(ThreadPool& pool);
 

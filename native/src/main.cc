@@ -60,8 +60,8 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
     if (argument == "--version") {
-      std::printf("longhaul-engine %s (protocol %d, numerics cpu/%d, g++ %s)\n", longhaul::engine_version, longhaul::protocol_version,
-                  longhaul::numerics_version, __VERSION__);
+      std::printf("longhaul-engine %s (protocol %d, numerics %s/%d, g++ %s)\n", longhaul::engine_version, longhaul::protocol_version,
+                  longhaul::cpu_numerics.name, longhaul::cpu_numerics.version, __VERSION__);
       return 0;
     }
     if (argument == "--selftest") return longhaul::run_selftest(longhaul::make_chosen_backend);

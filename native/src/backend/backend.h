@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backend/memory_plan.h"
+#include "backend/numerics.h"
 #include "base/process_memory.h"
 #include "base/thread_pool.h"
 #include "model/inference/feed.h"
@@ -28,15 +29,6 @@ struct DeviceInfo {
   std::size_t memory_bytes = 0;  // of a GPU; 0 for a CPU
 };
 
-/// Raise it by hand when the committed golden digest changes; a test checks this.
-inline constexpr int numerics_version = 2;
-
-/// Equal numerics, equal bits, whatever the device (R18). "cpu" names fp32 in the engine's order of sums.
-struct Numerics {
-  std::string backend;
-  int version = 0;
-};
-
 /// BLAKE3 of one leaf of a state (state/digest/digest.h).
 using LeafDigest = std::array<std::uint8_t, 32>;
 
@@ -44,7 +36,7 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  virtual Numerics numerics() const = 0;
+  virtual const Numerics& numerics() const = 0;
   virtual DeviceInfo device() const = 0;
 
   /// What this process has taken, and may still take, of the memory that this backend computes in.

@@ -16,7 +16,7 @@ class CpuBackend final : public Backend {
 
   explicit CpuBackend(ThreadPool& pool) : pool_(pool) {}
 
-  Numerics numerics() const override;
+  const Numerics& numerics() const override { return cpu_numerics; }
   DeviceInfo device() const override { return {"cpu", "", 0}; }
   MemoryUse memory() const override;
   MemoryPlan plan(const MemoryRequest& request) const override;

@@ -13,7 +13,7 @@ class CpuTraining final : public ForestPass<CpuDevice> {
   explicit CpuTraining(ThreadPool& pool, ForestPassSettings settings = {}) : ForestPass(CpuDevice(pool), settings) {}
 
   void prepare(const ForestPassSettings& settings, int most_rows) override;
-  void check_gradient(std::uint64_t) override {}
+  void check_gradient(const Oracle&, std::uint64_t) override {}
   double gradient_norm() override;
   void step(Policy& next, const Policy& from, bool reset_moments, double norm, double learning_rate,
             const OptimizerSettings& settings) override;

@@ -10,8 +10,6 @@ namespace longhaul::cuda {
 
 CudaBackend::CudaBackend() : extension_(*this, stream_) { page_locks = {lock_host_pages, unlock_host_pages}; }
 
-Numerics CudaBackend::numerics() const { return {"cpu", numerics_version}; }
-
 DeviceInfo CudaBackend::device() const {
   const DeviceProperties properties = device_properties();
   return {properties.kind, properties.name, properties.memory_bytes};

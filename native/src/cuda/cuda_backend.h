@@ -15,7 +15,7 @@ class CudaBackend final : public Backend, private DevicePolicies {
  public:
   CudaBackend();
 
-  Numerics numerics() const override;
+  const Numerics& numerics() const override { return cpu_numerics; }
   DeviceInfo device() const override;
   MemoryUse memory() const override;
   MemoryPlan plan(const MemoryRequest& request) const override;

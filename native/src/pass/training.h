@@ -11,6 +11,8 @@
 
 namespace longhaul {
 
+struct Oracle;
+
 /// Forward and backward passes over forests, and the steps that follow, in memory that is kept between calls. Gradients stay where they were
 /// computed. An update calls `prepare`; `begin` and `logprobs` for log-probs that must not see its steps; for each mini-batch `begin`,
 /// `gradient`, `gradient_norm` and `step`; then `collect`, or `give_up`.
@@ -29,9 +31,9 @@ class Training {
   /// log softmax(logits / temperature) of each target's token.
   virtual void logprobs(std::span<float> out) = 0;
 
-  /// Has a part of the next gradient, which `choice` selects, computed on the host too; if the device's bits differ, `gradient` throws
-  /// WrongValue (device_error.h). A CPU has nothing to compare with. Called after `begin`.
-  virtual void check_gradient(std::uint64_t choice) = 0;
+  /// Has a part of the next gradient, which `choice` selects, computed by the oracle too; if the device's bits differ, `gradient` throws
+  /// WrongValue (device_error.h). A device that is the oracle has nothing to compare with. Called after `begin`.
+  virtual void check_gradient(const Oracle& oracle, std::uint64_t choice) = 0;
 
   /// Computes log-probs and entropies; then calls `derive` once, when all are known; then sets the gradient of what the policy trains.
   virtual void gradient(const Derive& derive, bool trains_entropy) = 0;

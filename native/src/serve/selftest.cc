@@ -171,35 +171,34 @@ bool same(const Results& a, const Results& b) {
          same_bits(a.scored, b.scored) && a.trained == b.trained;
 }
 
-std::string first_difference(const char* operation, const std::vector<float>& device, const std::vector<float>& cpu) {
-  for (std::size_t i = 0; i < std::min(device.size(), cpu.size()); ++i) {
-    if (std::memcmp(&device[i], &cpu[i], sizeof(float)) == 0) continue;
-    return std::string(operation) + ": log-prob " + std::to_string(i) + " of " + std::to_string(cpu.size()) + " is " +
-           text_with_bits(device[i]) + " on the device and " + text_with_bits(cpu[i]) + " on the CPU";
+std::string first_difference(const char* operation, const std::vector<float>& device, const std::vector<float>& right, const char* oracle) {
+  for (std::size_t i = 0; i < std::min(device.size(), right.size()); ++i) {
+    if (std::memcmp(&device[i], &right[i], sizeof(float)) == 0) continue;
+    return std::string(operation) + ": log-prob " + std::to_string(i) + " of " + std::to_string(right.size()) + " is " +
+           text_with_bits(device[i]) + " on the device and " + text_with_bits(right[i]) + " on the " + oracle;
   }
-  return device.size() == cpu.size() ? "" : std::string(operation) + ": another number of log-probs";
+  return device.size() == right.size() ? "" : std::string(operation) + ": another number of log-probs";
 }
 
 // Empty if there is no difference.
-std::string difference(const Results& device, const Results& cpu) {
-  std::string text = first_difference("sampling", device.logprobs, cpu.logprobs);
-  if (text.empty() && device.tokens != cpu.tokens) text = "sampling: other tokens from the same log-probs";
-  if (text.empty()) text = first_difference("a second sample", device.second, cpu.second);
-  if (text.empty()) text = first_difference("scoring", device.scored, cpu.scored);
-  if (text.empty() && device.trained != cpu.trained)
-    text = "a step of training: the state is " + device.trained + " on the device and " + cpu.trained + " on the CPU";
+std::string difference(const Results& device, const Results& right, const char* oracle) {
+  std::string text = first_difference("sampling", device.logprobs, right.logprobs, oracle);
+  if (text.empty() && device.tokens != right.tokens) text = "sampling: other tokens from the same log-probs";
+  if (text.empty()) text = first_difference("a second sample", device.second, right.second, oracle);
+  if (text.empty()) text = first_difference("scoring", device.scored, right.scored, oracle);
+  if (text.empty() && device.trained != right.trained)
+    text = "a step of training: the state is " + device.trained + " on the device and " + right.trained + " on the " + oracle;
   return text;
 }
 
 void require_same_bits(const Model& model, Backend& device, ThreadPool& pool) {
-  CpuBackend cpu(pool);
-  const Results expected = run(model, cpu, pool);
+  const Oracle& oracle = device.numerics().oracle;
+  const Results expected = run(model, *oracle.make_backend(pool), pool);
   if (expected.trained.size() != 64) throw std::logic_error(std::string(model.name) + ": the step of training is not applied: " + expected.trained);
-  const std::string text = difference(run(model, device, pool), expected);
+  const std::string text = difference(run(model, device, pool), expected, oracle.name);
   if (text.empty()) return;
-  throw RequestError("DeviceDiffers", device.device().name + " computes other bits than this machine's CPU, so it may not train. " +
-                                          model.name + ", " + text +
-                                          ". Try another driver or another GPU; LONGHAUL_DEVICE=cpu computes on the CPU");
+  throw RequestError("DeviceDiffers", device.device().name + " computes other bits than this machine's " + oracle.name +
+                                          ", so it may not train. " + model.name + ", " + text + ". Try another driver or another GPU; LONGHAUL_DEVICE=cpu computes on the CPU");
 }
 
 bool check(bool holds, const std::string& what) {
@@ -259,7 +258,7 @@ int run_selftest(MakeBackend make_backend) {
   return good ? 0 : 1;
 }
 
-void require_cpu_bits(Backend& device, ThreadPool& pool) {
+void require_oracle_bits(Backend& device, ThreadPool& pool) {
   for (const Model& model : models) require_same_bits(model, device, pool);
   if (device.device().kind != "cuda") return;
   for (const Model& model : gpu_models) require_same_bits(model, device, pool);

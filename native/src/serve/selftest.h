@@ -1,6 +1,6 @@
 // `longhaul-engine --selftest`: on every instruction set of this machine, makes tiny policies of every kind, samples
 // from them, scores the samples, and trains one step. All results must agree to the bit.
-// defines: run_selftest, require_cpu_bits
+// defines: run_selftest, require_oracle_bits
 #pragma once
 
 #include "backend/backend.h"
@@ -10,8 +10,8 @@ namespace longhaul {
 // Prints one line per check; returns the exit code. `make_backend`: makes the process's backend, and throws if that has other bits.
 int run_selftest(MakeBackend make_backend);
 
-// The same on a device that has the CPU's numerics. Throws RequestError("DeviceDiffers") that names the first value with other bits. The
+// The same on a device, compared with the oracle of its numerics. Throws RequestError("DeviceDiffers") that names the first value with other bits. The
 // device holds the selftest's last policy afterwards.
-void require_cpu_bits(Backend& device, ThreadPool& pool);
+void require_oracle_bits(Backend& device, ThreadPool& pool);
 
 }  // namespace longhaul

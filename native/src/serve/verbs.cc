@@ -182,7 +182,7 @@ void Verbs::hello(const Request& request) {
   greeted_ = true;
 
   Json numerics;
-  numerics.set("backend", backend_->numerics().backend);
+  numerics.set("backend", backend_->numerics().name);
   numerics.set("version", backend_->numerics().version);
   Json fields;
   fields.set("protocol", protocol_version);

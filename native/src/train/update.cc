@@ -122,9 +122,10 @@ bool fits(const Policy& spent, const Policy& policy) {
 }  // namespace
 
 struct Trainer::State {
-  explicit State(Backend& backend) : training(backend.make_training()) {}
+  explicit State(Backend& backend) : oracle(backend.numerics().oracle), training(backend.make_training()) {}
 
-  std::unique_ptr<Training> training;
+  const Oracle& oracle;
+  const std::unique_ptr<Training> training;
   std::unique_ptr<Policy> spare;
 
   /// A policy that can receive the result of a step from `policy`; the step overwrites its values.
@@ -188,7 +189,7 @@ LossReport Trainer::State::gradient(const Policy& policy, const PlannedMiniBatch
     if (!has_old) report.max_difference = largest_difference(logprobs, mini.rollout_logprobs);
   };
   begin(policy, mini, settings, progress);
-  if (first && settings.checked_gradient) training->check_gradient(*settings.checked_gradient);
+  if (first && settings.checked_gradient) training->check_gradient(oracle, *settings.checked_gradient);
   training->gradient(derive, settings.loss.entropy_weight != 0);
   return report;
 }

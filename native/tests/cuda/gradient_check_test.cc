@@ -27,7 +27,7 @@ struct Products {
   /// The text of the check's error; empty if it notices nothing. Flips the last bit of element `flipped`, unless that is negative.
   std::string noticed(std::uint64_t choice, long flipped) {
     cuda::GradientCheck check;
-    check.choose(model, choice, stream());
+    check.choose(model, cpu_numerics.oracle, choice, stream());
     cuda::device_zero(gradients.data(), size_t(product.outputs) * size_t(product.inputs) + product.offset, stream());
     for (int piece = 0; piece < 2; ++piece) {
       cuda::add_gradient(product, gradients.data(), rows, stream());

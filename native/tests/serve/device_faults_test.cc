@@ -23,7 +23,7 @@ std::string refusal_of(Err which) {
   err = which;
   ThreadPool pool(1);
   try {
-    require_cpu_bits(*make_faulty(pool), pool);
+    require_oracle_bits(*make_faulty(pool), pool);
   } catch (const RequestError& error) {
     return std::string(error.code) + ": " + error.what();
   }
@@ -93,13 +93,13 @@ std::string noticed(const Policy& policy, std::uint64_t choice, float wrong) {
   passes->prepare({}, mini.forest.rows());
   passes->begin(policy, mini.forest, mini.target_rows, mini.target_tokens, 0.7f, {}, {});
   passes->logprobs(right);
-  require_same_logprobs(policy, mini, right, 0.7, choice, pool, {});
+  require_same_logprobs(policy, mini, right, 0.7, choice, cpu_numerics.oracle, pool, {});
   std::string text;
   for (std::size_t t = 0; t < right.size(); ++t) {
     std::vector<float> seen = right;
     seen[t] = wrong == 0 ? flipped(seen[t]) : wrong;
     try {
-      require_same_logprobs(policy, mini, seen, 0.7, choice, pool, {});
+      require_same_logprobs(policy, mini, seen, 0.7, choice, cpu_numerics.oracle, pool, {});
       text += '-';
     } catch (const WrongValue&) {
       text += 'x';

@@ -30,8 +30,8 @@ class FaultyTraining final : public Training {
     right_->logprobs(out);
     if (err_ == Err::logprob) out.back() = flipped(out.back());
   }
-  void check_gradient(std::uint64_t choice) override {
-    right_->check_gradient(choice);
+  void check_gradient(const Oracle& oracle, std::uint64_t choice) override {
+    right_->check_gradient(oracle, choice);
     checked_ = true;
   }
   void gradient(const Derive& derive, bool trains_entropy) override {
@@ -62,7 +62,7 @@ class FaultyBackend final : public Backend {
  public:
   FaultyBackend(std::unique_ptr<Backend> right, Err err) : right_(std::move(right)), err_(err) {}
 
-  Numerics numerics() const override { return right_->numerics(); }
+  const Numerics& numerics() const override { return right_->numerics(); }
   DeviceInfo device() const override { return {"cuda", "faulty device", 0}; }
   MemoryUse memory() const override { return right_->memory(); }
   MemoryPlan plan(const MemoryRequest& request) const override { return right_->plan(request); }

@@ -11,7 +11,7 @@ namespace longhaul::test {
 
 class HoldingDevice final : public Backend {
  public:
-  Numerics numerics() const override { return device_.numerics(); }
+  const Numerics& numerics() const override { return device_.numerics(); }
   DeviceInfo device() const override { return device_.device(); }
   MemoryUse memory() const override { return device_.memory(); }
   MemoryPlan plan(const MemoryRequest& request) const override { return device_.plan(request); }
@@ -44,7 +44,7 @@ class HoldingDevice final : public Backend {
       training_->begin(policy, forest, rows, tokens, temperature, std::move(advanced), std::move(passed));
     }
     void logprobs(std::span<float> out) override { training_->logprobs(out); }
-    void check_gradient(std::uint64_t choice) override { training_->check_gradient(choice); }
+    void check_gradient(const Oracle& oracle, std::uint64_t choice) override { training_->check_gradient(oracle, choice); }
     void gradient(const Derive& derive, bool trains_entropy) override { training_->gradient(derive, trains_entropy); }
     double gradient_norm() override { return training_->gradient_norm(); }
     void step(Policy& next, const Policy& from, bool reset_moments, double norm, double rate, const OptimizerSettings& settings) override {

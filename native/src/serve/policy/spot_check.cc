@@ -5,14 +5,14 @@
 #include <cmath>
 #include <vector>
 
-#include "backend/cpu_backend.h"
+#include "backend/backend.h"
 #include "backend/device_error.h"
 #include "base/float_text.h"
 
 namespace longhaul {
 namespace {
 
-/// On a longer path the CPU's check would take longer than the GPU's update.
+/// On a longer path the check would take longer than the GPU's update.
 constexpr int most_rows = 4096;
 
 int position_of(const MiniBatch& mini, std::size_t target) { return mini.forest.positions[std::size_t(mini.target_rows[target])]; }
@@ -48,7 +48,7 @@ int node_of(const Forest& forest, int row) {
 }  // namespace
 
 void require_same_logprobs(const Policy& policy, const MiniBatch& mini, std::span<const float> logprobs, double temperature,
-                           std::uint64_t choice, ThreadPool& pool, const OnAdvance& advanced) {
+                           std::uint64_t choice, const Oracle& oracle, ThreadPool& pool, const OnAdvance& advanced) {
   if (mini.target_rows.empty()) return;
   const std::size_t last = chosen_target(mini, choice);
   std::vector<std::int32_t> tokens, path_rows;
@@ -72,8 +72,9 @@ void require_same_logprobs(const Policy& policy, const MiniBatch& mini, std::spa
   Forest path;
   path.add(-1, tokens);
   std::vector<float> expected(targets.size());
-  CpuBackend cpu(pool);
-  const std::unique_ptr<Training> passes = cpu.make_training();
+  const std::unique_ptr<Backend> backend = oracle.make_backend(pool);
+  backend->hold({std::shared_ptr<const Policy>(), &policy});
+  const std::unique_ptr<Training> passes = backend->make_training();
   passes->prepare({.pass_rows = piece_rows, .recompute = false}, path.rows());
   passes->begin(policy, path, rows, target_tokens, float(temperature), advanced, {});
   passes->logprobs(expected);
@@ -84,7 +85,7 @@ void require_same_logprobs(const Policy& policy, const MiniBatch& mini, std::spa
     if (std::isnan(found) && std::isnan(expected[i])) continue;
     throw WrongValue("the log-prob of token " + std::to_string(target_tokens[i]) + " at position " + std::to_string(rows[i]) + " of sample " +
                      std::to_string(mini.target_samples[targets[i]]) + " is " + text_with_bits(found) + " on the device and " +
-                     text_with_bits(expected[i]) + " on the CPU");
+                     text_with_bits(expected[i]) + " on the " + oracle.name);
   }
 }
 

@@ -73,7 +73,7 @@ std::shared_ptr<const HeldState> Updates::compute(const Request& request, const 
     const std::uint64_t target = std::stoull(step_id.substr(0, 8), nullptr, 16);
     settings.checked_gradient = std::stoull(step_id.substr(8, 16), nullptr, 16);
     settings.first_logprobs = [&, target](const MiniBatch& mini, std::span<const float> logprobs) {
-      require_same_logprobs(*held.policy, mini, logprobs, settings.temperature, target, pool, advanced_);
+      require_same_logprobs(*held.policy, mini, logprobs, settings.temperature, target, backend.numerics().oracle, pool, advanced_);
     };
   }
   UpdateReport report = train(*held.policy, batch, settings, backend);

@@ -17,7 +17,9 @@ class DeviceTraining final : public ForestPass<CudaDevice> {
   ~DeviceTraining() override { give_up(); }
 
   void prepare(const ForestPassSettings& settings, int most_rows) override;
-  void check_gradient(std::uint64_t choice) override { device_.check().choose(device_.model(), choice, stream_); }
+  void check_gradient(const Oracle& oracle, std::uint64_t choice) override {
+    device_.check().choose(device_.model(), oracle, choice, stream_);
+  }
   double gradient_norm() override;
   void step(Policy& next, const Policy& from, bool reset_moments, double norm, double learning_rate,
             const OptimizerSettings& settings) override;

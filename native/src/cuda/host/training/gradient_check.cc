@@ -6,7 +6,6 @@
 
 #include "backend/device_error.h"
 #include "base/float_text.h"
-#include "ops/ops.h"
 
 namespace longhaul::cuda {
 
@@ -22,7 +21,7 @@ bool same(float a, float b) {
 
 }  // namespace
 
-void GradientCheck::choose(const DeviceModel& model, std::uint64_t choice, Stream stream) {
+void GradientCheck::choose(const DeviceModel& model, const Oracle& oracle, std::uint64_t choice, Stream stream) {
   const std::vector<GradientMatrix> all = gradient_matrices(model);
   if (all.empty()) return;
   const auto next = [&choice](std::uint64_t count) {
@@ -31,6 +30,7 @@ void GradientCheck::choose(const DeviceModel& model, std::uint64_t choice, Strea
     return chosen;
   };
   matrix_ = all[std::size_t(next(all.size()))];
+  oracle_ = &oracle;
   stream_ = stream;
   outputs_ = std::min(most_outputs, matrix_.outputs);
   inputs_ = std::min(most_inputs, matrix_.inputs);
@@ -51,9 +51,7 @@ void GradientCheck::add(const GradientProduct& product, int rows) {
   if (!chosen() || product.offset != matrix_.offset) return;
   const std::vector<float>& x = operand(product.x, first_input_, inputs_, rows, x_);
   const std::vector<float>& dy = operand(product.dy, first_output_, outputs_, rows, dy_);
-  ops::Panels panels;
-  ops::pack(x.data(), std::size_t(inputs_), rows, inputs_, panels);
-  ops::table().matmul_transposed(dy.data(), std::size_t(outputs_), panels, expected_.data(), std::size_t(inputs_), outputs_);
+  oracle_->add_gradient(dy.data(), x.data(), rows, outputs_, inputs_, expected_.data());
 }
 
 void GradientCheck::finish(const float* gradients) {
@@ -66,7 +64,7 @@ void GradientCheck::finish(const float* gradients) {
     const std::size_t row = std::size_t(first_output_) + i / std::size_t(inputs_), column = std::size_t(first_input_) + i % std::size_t(inputs_);
     throw WrongValue("element [" + std::to_string(row) + ", " + std::to_string(column) + "] of the gradient of " + matrix.name + " [" +
                      std::to_string(matrix.outputs) + ", " + std::to_string(matrix.inputs) + "] is " + text_with_bits(found_[i]) +
-                     " on the device and " + text_with_bits(expected_[i]) + " on the CPU");
+                     " on the device and " + text_with_bits(expected_[i]) + " on the " + oracle_->name);
   }
 }
 

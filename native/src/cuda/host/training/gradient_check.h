@@ -1,10 +1,11 @@
-// The check of a device while it trains: a part of one matrix's gradient is computed on the host too, from the same operands.
+// The check of a device while it trains: the oracle computes a part of one matrix's gradient too, from the same operands.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "backend/numerics.h"
 #include "cuda/host/device_model.h"
 #include "cuda/host/buffer.h"
 
@@ -13,12 +14,12 @@ namespace longhaul::cuda {
 class GradientCheck {
  public:
   /// Chooses a matrix that `model` trains, and at most 48 x 64 of its elements.
-  void choose(const DeviceModel& model, std::uint64_t choice, Stream stream);
+  void choose(const DeviceModel& model, const Oracle& oracle, std::uint64_t choice, Stream stream);
 
-  /// Tells of a product that the device adds to a gradient; those of the chosen matrix are computed on the host.
+  /// Tells of a product that the device adds to a gradient; the oracle adds those of the chosen matrix.
   void add(const GradientProduct& product, int rows);
 
-  /// Forgets the choice. Throws WrongValue at the first element of `gradients` [all that is trained] whose bits are not the host's.
+  /// Forgets the choice. Throws WrongValue at the first element of `gradients` [all that is trained] whose bits are not the oracle's.
   void finish(const float* gradients);
 
   bool chosen() const { return !matrix_.name.empty(); }
@@ -29,6 +30,7 @@ class GradientCheck {
   const std::vector<float>& operand(ConstRows from, int first, int count, int rows, std::vector<float>& to);
 
   GradientMatrix matrix_;
+  const Oracle* oracle_ = nullptr;
   Stream stream_ = nullptr;
   int first_output_ = 0, outputs_ = 0, first_input_ = 0, inputs_ = 0;
   Buffer<float> gathered_;
