@@ -5,16 +5,14 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/inference/cpu_extension.h"
 #include "base/thread_pool.h"
 
 namespace longhaul {
 
 class CpuBackend final : public Backend {
  public:
-  /// Bound of the logits that exist at once in a call of `extend`, in bytes.
-  static constexpr std::size_t logits_bytes = std::size_t{64} << 20;
-
-  explicit CpuBackend(ThreadPool& pool) : pool_(pool) {}
+  explicit CpuBackend(ThreadPool& pool) : pool_(pool), extension_(pool) {}
 
   const Numerics& numerics() const override { return cpu_numerics; }
   DeviceInfo device() const override { return {"cpu", "", 0}; }
@@ -31,7 +29,7 @@ class CpuBackend final : public Backend {
 
  private:
   ThreadPool& pool_;
-  std::vector<float> logits_;
+  CpuExtension extension_;
 };
 
 inline std::unique_ptr<Backend> make_cpu_backend(ThreadPool& pool) { return std::make_unique<CpuBackend>(pool); }

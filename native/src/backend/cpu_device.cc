@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "backend/inference/kv_cache.h"
+
 namespace longhaul {
 
 namespace {
@@ -179,6 +181,52 @@ void CpuDevice::attention_backward(const CpuArrays& arrays, const ForestAttentio
       const ops::ChainAttention attention = chain_attention(arrays, forward, segment, int(item % kv_heads));
       op_->chain_attention_backward({attention, to.d_out, to.d_qkv, to.d_keys_values});
     }
+  });
+}
+
+int CpuDevice::unit_rows(int count) const {
+  constexpr int most = 192;
+  const int rounds = (count + threads() * most - 1) / (threads() * most);
+  return (count + threads() * rounds - 1) / (threads() * rounds);
+}
+
+int CpuDevice::attention_rows(const CpuFeedArrays& arrays) const {
+  constexpr int most = 96, score_budget = 192 * 1024;
+  return std::clamp(score_budget / arrays.longest / architecture().queries_per_key_value(), kernel_rows, most);
+}
+
+void CpuDevice::store(KvCache& cache, int layer, const CpuFeedArrays& arrays, RowRange at, const float* qkv) const {
+  const Architecture& arch = architecture();
+  op_->store_keys_values(qkv, size_t(arch.qkv_width()), at.count, arrays.positions.data() + at.first, arrays.block_tables.data() + at.first,
+                         cache.keys(0, layer, 0), cache.block_stride(), cache.head_stride(), arch.num_attention_heads,
+                         arch.num_key_value_heads, arch.head_dim);
+}
+
+void CpuDevice::attend(KvCache& cache, int layer, const CpuFeedArrays& arrays, RowRange at, const float* qkv, float* out) const {
+  const int together = attention_rows(arrays);
+  ops::PagedAttention args{};
+  args.ld_qkv = size_t(architecture().qkv_width());
+  args.cache = cache.keys(0, layer, 0);
+  args.block_stride = cache.block_stride();
+  args.head_stride = cache.head_stride();
+  args.heads = architecture().num_attention_heads;
+  args.kv_heads = architecture().num_key_value_heads;
+  args.head_dim = architecture().head_dim;
+  for (int i = 0; i < at.count; i += together) {
+    args.qkv = qkv + size_t(i) * args.ld_qkv;
+    args.rows = std::min(together, at.count - i);
+    args.positions = arrays.positions.data() + at.first + i;
+    args.block_tables = arrays.block_tables.data() + at.first + i;
+    args.out = out + size_t(i) * size_t(architecture().query_width());
+    op_->paged_attention(args);
+  }
+}
+
+void CpuDevice::draw(const float* logits, int rows, std::span<const DrawRequest> draws, std::span<Drawn> drawn) const {
+  constexpr int rows_per_task = 8;
+  tiles(rows, rows_per_task, [&](RowRange at) {
+    for (int row = at.first; row < at.first + at.count; ++row)
+      drawn[size_t(row)] = longhaul::draw(logits + size_t(row) * vocabulary(), int(vocabulary()), draws[size_t(row)]);
   });
 }
 

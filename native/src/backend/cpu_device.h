@@ -9,10 +9,16 @@
 
 #include "backend/cpu_pieces.h"
 #include "base/thread_pool.h"
+#include "model/inference/sample.h"
+#include "model/optimizer.h"
+#include "pass/feed_rows.h"
 #include "pass/layer.h"
 #include "pass/plan/pass_plan.h"
 
 namespace longhaul {
+
+class KvCache;
+struct Oracle;
 
 /// A pass and its index arrays.
 struct CpuArrays {
@@ -27,7 +33,14 @@ struct CpuArrays {
 struct CpuScratch : RowScratch<CpuBuffer, float> {
   std::vector<int32_t> chain;
   // Sampling; of all rows of a call if threads share the work by columns.
-  AlignedBuffer hidden, qkv, attention, qkv_adapter, output_adapter, gate_up_adapter, down_adapter;
+  AlignedBuffer qkv_adapter, output_adapter, gate_up_adapter, down_adapter;
+};
+
+/// The rows of a call of `extend`.
+struct CpuFeedArrays {
+  std::span<const int32_t> tokens, positions, wanted, kept;
+  std::span<const int32_t* const> block_tables;
+  int longest = 0;
 };
 
 /// Packed weights and adapters, in the order that backward passes read them.
@@ -38,14 +51,20 @@ struct BackwardPanels {
 
 class CpuDevice {
  public:
+  /// About the number of rows that a GEMM kernel takes at once.
+  static constexpr int kernel_rows = 12;
+  static constexpr size_t logits_bytes = size_t{64} << 20;
+
   using Activation = float;
   template <class T>
   using Buffer = CpuBuffer<T>;
   using Arrays = CpuArrays;
   using Operand = PackedRows;
   using Piece = CpuPiece;
+  using Cache = KvCache;
+  using FeedArrays = CpuFeedArrays;
 
-  explicit CpuDevice(ThreadPool& pool) : pool_(pool), pieces_(pool.threads()) {}
+  CpuDevice(ThreadPool& pool) : pool_(pool), pieces_(pool.threads()) {}
 
   ThreadPool& pool() const { return pool_; }
   int threads() const { return pool_.threads(); }
@@ -53,8 +72,6 @@ class CpuDevice {
   void lay_out(CpuArrays& arrays, const Forest& forest, const PassPlan& plan, const PassRange& pass, std::span<const int32_t> tokens_of_targets);
   /// Packs the weights of the held policy that are not packed.
   void start();
-  /// Trained values may have changed since their panels were packed.
-  void changed() { changed_ = true; }
   /// Packs what backward passes read.
   void pack_backward();
   void drop_scratch() {}
@@ -81,6 +98,18 @@ class CpuDevice {
   template <class Work>
   void head_rows(int count, Work&& work) {
     tiles(count, tile_rows(count, 12, 96), work);
+  }
+  /// Units are of equal size and as large as their activations allow, since each reads all weights of a layer; each thread gets the same
+  /// number of units.
+  template <class Work>
+  void feed_rows(int count, Work&& work) {
+    if (count > 0) tiles(count, unit_rows(count), work);
+  }
+  int unit_rows(int count) const;
+  template <class Work>
+  void tiles(int count, int rows, Work&& work) const {
+    pool_.parallel_for(size_t(count + rows - 1) / rows,
+                       [&](size_t t) { work(RowRange{int(t) * rows, std::min(rows, count - int(t) * rows)}); });
   }
 
   template <class Work>
@@ -145,11 +174,29 @@ class CpuDevice {
   /// to the first; KV heads and trees run independently.
   void attention_backward(const CpuArrays& arrays, const ForestAttention<float>& forward, const ForestAttentionGradients<float>& to) const;
 
+  void lay_out(CpuFeedArrays& arrays, const FeedRows& rows, std::span<const int32_t> kept = {}) const {
+    arrays = {rows.tokens, rows.positions, rows.wanted, kept, rows.block_tables, rows.longest};
+  }
+  void store(KvCache& cache, int layer, const CpuFeedArrays& arrays, RowRange at, const float* qkv) const;
+  void attend(KvCache& cache, int layer, const CpuFeedArrays& arrays, RowRange at, const float* qkv, float* out) const;
+  /// Rows that attend together, few enough that their scores stay in the cache.
+  int attention_rows(const CpuFeedArrays& arrays) const;
+  void draw(const float* logits, int rows, std::span<const DrawRequest> draws, std::span<Drawn> drawn) const;
+
   /// Adds the rows of a pass to the sums of their tokens; adds these to the embedding's gradient.
   void sum_token_rows(const CpuArrays& arrays, const float* rows, float* sums) const;
   void add_embedding_rows(const std::vector<int32_t>& tokens, const float* sums, float* gradient) const;
-  /// There is nothing to compare with.
+
+  /// The CPU is the oracle.
+  void check_gradient(const Oracle&, std::uint64_t) const {}
   void check_gradients(const float*) const {}
+  double gradient_norm(const Policy& policy, const float* gradients) const { return longhaul::gradient_norm(policy, gradients, pool_); }
+  void step(Policy& next, const Policy& from, bool reset_moments, const float* gradients, const ops::AdamStep& step) {
+    optimizer_step(next, from, reset_moments, gradients, step, pool_);
+    changed_ = true;
+  }
+  void collect(Policy& next) const { next.pack_forward(&pool_); }
+  void give_up() noexcept { changed_ = true; }
 
  private:
   size_t hidden() const { return size_t(architecture().hidden_size); }
@@ -157,23 +204,16 @@ class CpuDevice {
   ops::ChainAttention chain_attention(const CpuArrays& arrays, const ForestAttention<float>& attention, int segment, int kv_head) const;
   float eps() const { return float(architecture().rms_norm_eps); }
   int tile_rows(int count, int least, int most) const {
-    constexpr int kernel_rows = 12;
     const int share = (count + 4 * threads() - 1) / (4 * threads());
     return std::clamp((share + kernel_rows - 1) / kernel_rows * kernel_rows, least, most);
   }
-  template <class Work>
-  void tiles(int count, int rows, Work&& work) {
-    pool_.parallel_for(size_t(count + rows - 1) / rows,
-                       [&](size_t t) { work(RowRange{int(t) * rows, std::min(rows, count - int(t) * rows)}); });
-  }
-
   ThreadPool& pool_;
   const ops::Table* op_ = nullptr;
   const Policy* policy_ = nullptr;
   std::vector<CpuLinears> linears_, backward_linears_;
   BackwardPanels panels_;
   CpuPieces pieces_;
-  bool changed_ = true;
+  bool changed_ = true;  // trained values may have, since their panels were packed
   const Policy* packed_policy_ = nullptr;
   std::weak_ptr<const Weights> packed_base_;  // frozen weights with packed panels
 };

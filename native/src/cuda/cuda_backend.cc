@@ -8,7 +8,7 @@
 
 namespace longhaul::cuda {
 
-CudaBackend::CudaBackend() : extension_(*this, stream_) { page_locks = {lock_host_pages, unlock_host_pages}; }
+CudaBackend::CudaBackend() : extension_(CudaDevice(*this, stream_)) { page_locks = {lock_host_pages, unlock_host_pages}; }
 
 DeviceInfo CudaBackend::device() const {
   const DeviceProperties properties = device_properties();
@@ -67,13 +67,11 @@ std::unique_ptr<BlockCache> CudaBackend::make_cache(const Architecture& architec
 
 void CudaBackend::extend(const Policy& policy, BlockCache& cache, std::span<const Feed> feeds, std::span<const DrawRequest> draws,
                          std::span<Drawn> drawn) {
-  validate(feeds, policy.architecture(), cache.block_capacity());
-  extension_.run(policy, dynamic_cast<DeviceCache&>(cache), feeds, draws, drawn);
+  extension_.run(policy, cache, feeds, draws, drawn);
 }
 
 std::unique_ptr<Training> CudaBackend::make_training() {
-  DevicePolicies& policies = *this;
-  return std::make_unique<DeviceTraining>(policies, stream_);
+  return std::make_unique<DeviceTraining>(CudaDevice(*this, stream_));
 }
 
 std::vector<LeafDigest> CudaBackend::hash_leaves(const Policy& policy, std::span<const std::span<const std::byte>> tensors) {

@@ -6,8 +6,8 @@
 
 #include "backend/backend.h"
 #include "cuda/host/device_digest.h"
-#include "cuda/host/device_extension.h"
 #include "cuda/host/training/device_training.h"
+#include "pass/extension.h"
 
 namespace longhaul::cuda {
 
@@ -36,7 +36,7 @@ class CudaBackend final : public Backend, private DevicePolicies {
   void copy(const Policy& policy);
 
   OwnedStream stream_;
-  DeviceExtension extension_;
+  Extension<CudaDevice> extension_;
   DeviceDigest digest_;
   std::shared_ptr<const Policy> held_;
   /// The policy whose values the device has: the held one, or the one that an update has stepped to; null if neither.

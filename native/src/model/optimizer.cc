@@ -39,7 +39,7 @@ struct Step {
   Policy& next;
   const Policy& from;
   bool reset_moments;
-  std::span<const float> gradients;
+  const float* gradients;
   ops::AdamStep adam;
 };
 
@@ -65,7 +65,7 @@ void step_fp32(const Step& step, const ops::Table& op, ThreadPool& pool) {
     take_over(moments.first.data(), before.first.data(), step.reset_moments, first, last);
     take_over(moments.second.data(), before.second.data(), step.reset_moments, first, last);
     op.adamw(block.decayed ? step.adam : without_decay(step.adam), values + first, moments.first.data() + first,
-             moments.second.data() + first, step.gradients.data() + first, block.size);
+             moments.second.data() + first, step.gradients + first, block.size);
   });
 }
 
@@ -86,7 +86,7 @@ void step_8bit(const Step& step, const ops::Table& op, ThreadPool& pool) {
     uint8_t decayed[parameter_block / decay_unit];
     mark_decayed(ranges, first, last, decayed);
     op.adamw_8bit(step.adam, values.data() + first, moments.first_codes.data() + first, moments.first_scales.data() + scale,
-                  moments.second_codes.data() + first, moments.second_scales.data() + scale, step.gradients.data() + first, last - first,
+                  moments.second_codes.data() + first, moments.second_scales.data() + scale, step.gradients + first, last - first,
                   decayed);
   });
 }
@@ -102,12 +102,12 @@ void mark_decayed(const std::vector<TrainedRange>& ranges, size_t first, size_t 
   }
 }
 
-double gradient_norm(const Policy& policy, std::span<const float> gradients, ThreadPool& pool) {
+double gradient_norm(const Policy& policy, const float* gradients, ThreadPool& pool) {
   const ops::Table& op = ops::table();
   const std::vector<Stretch> blocks = blocks_of(policy);
   std::vector<double> squares(blocks.size());
   pool.parallel_for(blocks.size(), [&](size_t b) {
-    squares[b] = op.sum_of_squares(gradients.data() + blocks[b].offset, blocks[b].size);
+    squares[b] = op.sum_of_squares(gradients + blocks[b].offset, blocks[b].size);
   });
   double total = 0;
   for (const double square : squares) total += square;
@@ -129,15 +129,13 @@ ops::AdamStep adam_step(int64_t t, double norm, double learning_rate, const Opti
   return adam;
 }
 
-void optimizer_step(Policy& next, const Policy& from, bool reset_moments, std::span<const float> gradients, double norm,
-                    double learning_rate, const OptimizerSettings& settings, ThreadPool& pool) {
-  const int64_t t = (reset_moments ? 0 : from.optimizer_steps) + 1;
-  const Step step{next, from, reset_moments, gradients, adam_step(t, norm, learning_rate, settings)};
+void optimizer_step(Policy& next, const Policy& from, bool reset_moments, const float* gradients, const ops::AdamStep& adam,
+                    ThreadPool& pool) {
+  const Step step{next, from, reset_moments, gradients, adam};
   if (from.moments().format == MomentFormat::int8)
     step_8bit(step, ops::table(), pool);
   else
     step_fp32(step, ops::table(), pool);
-  next.optimizer_steps = t;
   next.changed();
 }
 

@@ -20,7 +20,7 @@ struct OptimizerSettings {
 };
 
 /// √Σ g²: sums of blocks of 16,384 values of each range, added in order, in double.
-double gradient_norm(const Policy& policy, std::span<const float> gradients, ThreadPool& pool);
+double gradient_norm(const Policy& policy, const float* gradients, ThreadPool& pool);
 
 /// 8-bit moments: a block of 256 values may span two matrices, so decay is given for every 16 values (all widths are multiples of 16).
 inline constexpr size_t decay_unit = 16;
@@ -31,9 +31,8 @@ void mark_decayed(const std::vector<TrainedRange>& ranges, size_t first, size_t 
 /// The factors of step `t`, which counts from 1: learning rate, clipping by the norm, bias corrections.
 ops::AdamStep adam_step(int64_t t, double norm, double learning_rate, const OptimizerSettings& settings);
 
-/// Clips by the norm, updates moments and parameters (decoupled weight decay, Loshchilov & Hutter 2019), and counts the step. Reads `from` and writes `next`: a policy of the same kind, or `from` itself. `reset_moments`: as if this were the first
-/// step.
-void optimizer_step(Policy& next, const Policy& from, bool reset_moments, std::span<const float> gradients, double norm,
-                    double learning_rate, const OptimizerSettings& settings, ThreadPool& pool);
+/// Updates moments and parameters (decoupled weight decay, Loshchilov & Hutter 2019). Reads `from` and writes `next`: a policy of the same
+/// kind, or `from` itself. `reset_moments`: as if this were the first step.
+void optimizer_step(Policy& next, const Policy& from, bool reset_moments, const float* gradients, const ops::AdamStep& adam, ThreadPool& pool);
 
 }  // namespace longhaul

@@ -37,7 +37,7 @@ struct LayerActivations {
 /// Working memory of one range of rows.
 template <template <class> class Buffer, class Activation>
 struct RowScratch {
-  Buffer<Activation> normed, middle, gate_up, activated, output, adapter_down, head, d_normed, d_activated;
+  Buffer<Activation> normed, middle, attention, gate_up, activated, output, adapter_down, head, d_normed, d_activated;
   Buffer<float> inverse;
 };
 

@@ -9,6 +9,7 @@ namespace longhaul {
 
 template <class Device>
 void ForestPass<Device>::prepare(const ForestPassSettings& settings, int most_rows) {
+  give_up();
   const int rows = std::min(settings.pass_rows, most_rows);
   const bool tighter = (settings.recompute && !settings_.recompute) || (rows < most_rows && rows < held_rows_);
   if (tighter) {
@@ -100,6 +101,14 @@ void ForestPass<Device>::gradient(const Derive& derive, bool trains_entropy, flo
   }
   device_.check_gradients(gradients_);
   if (!frozen()) device_.add_embedding_rows(plan_.distinct_tokens, d_embedding_.data(), gradients_ + policy_->layout().embedding.offset);
+}
+
+template <class Device>
+void ForestPass<Device>::step(Policy& next, const Policy& from, bool reset_moments, double norm, double learning_rate,
+                              const OptimizerSettings& settings) {
+  const int64_t t = (reset_moments ? 0 : from.optimizer_steps) + 1;
+  device_.step(next, from, reset_moments, gradients_, adam_step(t, norm, learning_rate, settings));
+  next.optimizer_steps = t;
 }
 
 }  // namespace longhaul

@@ -18,6 +18,7 @@
 //   compute the gradients of rows, and add to `gradients` what the rows of each of `pieces` give, in order.
 // - operations on all rows: attention, embedding rows.
 // - `Arrays`, a pass's index arrays where the device reads them.
+// - the steps of an update: check_gradient, gradient_norm, step, collect, give_up (training.h).
 #pragma once
 
 #include <utility>
@@ -36,6 +37,9 @@ enum class Keep { nothing, inputs, everything };
 template <class Device>
 class ForestPass : public Training {
  public:
+  explicit ForestPass(Device device, ForestPassSettings settings = {}) : device_(std::move(device)), settings_(settings) {}
+  ~ForestPass() override { device_.give_up(); }
+
   void prepare(const ForestPassSettings& settings, int most_rows) override;
   void begin(const Policy& policy, const Forest& forest, std::span<const int32_t> target_rows, std::span<const int32_t> target_tokens,
              float temperature, OnAdvance advanced = {}, OnAdvance passed = {}) override;
@@ -45,14 +49,18 @@ class ForestPass : public Training {
   void gradient(const Derive& derive, bool trains_entropy) override;
   /// Adds to `gradients`, in the device's memory, laid out as policy.trained().
   void gradient(const Derive& derive, bool trains_entropy, float* gradients);
+  void check_gradient(const Oracle& oracle, std::uint64_t choice) override { device_.check_gradient(oracle, choice); }
+  double gradient_norm() override { return device_.gradient_norm(*policy_, gradients_); }
+  void step(Policy& next, const Policy& from, bool reset_moments, double norm, double learning_rate,
+            const OptimizerSettings& settings) override;
+  void collect(Policy& next) override { device_.collect(next); }
+  void give_up() noexcept override { device_.give_up(); }
 
- protected:
+ private:
   template <class T>
   using Buffer = typename Device::template Buffer<T>;
   using Activation = typename Device::Activation;
   using Piece = typename Device::Piece;
-
-  explicit ForestPass(Device device, ForestPassSettings settings = {}) : device_(std::move(device)), settings_(settings) {}
 
   const Architecture& architecture() const { return policy_->architecture(); }
   const LayerParameters& parameters(int layer) const { return policy_->layout().layers[size_t(layer)]; }
@@ -105,7 +113,6 @@ class ForestPass : public Training {
   float* gradients_ = nullptr;
   Buffer<float> own_gradients_;
 
- private:
   static void tell(const OnAdvance& whom) {
     if (whom) whom();
   }

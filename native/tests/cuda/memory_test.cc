@@ -62,7 +62,7 @@ void an_update_takes_what_is_planned() {
   }
 }
 
-/// Sampling during an update, without the cache: as many rows as a call may have, each with a draw.
+/// Sampling during an update, without the cache: as many rows as a call may have, each but one with a draw, so that their rows are copied.
 void sampling_takes_what_is_planned() {
   const Architecture architecture = tiny_architecture();
   for (const auto& [name, policy] : {std::pair("full", tiny_policy(7, architecture)), {"LoRA", tiny_lora_policy(7, architecture)}}) {
@@ -83,10 +83,10 @@ void sampling_takes_what_is_planned() {
     std::vector<Feed> feeds;
     for (int i = 0; i < most_feed_rows; ++i) {
       blocks[std::size_t(i)] = i;
-      feeds.push_back({token, 0, std::span(blocks).subspan(std::size_t(i), 1), true});
+      feeds.push_back({token, 0, std::span(blocks).subspan(std::size_t(i), 1), i > 0});
     }
-    const std::vector<DrawRequest> draws(feeds.size(), DrawRequest{1.0f, 0.5f, 1, 0});
-    std::vector<Drawn> drawn(feeds.size());
+    const std::vector<DrawRequest> draws(feeds.size() - 1, DrawRequest{1.0f, 0.5f, 1, 0});
+    std::vector<Drawn> drawn(draws.size());
     for (int call = 0; call < 2; ++call) device.extend(*held, *cache, feeds, draws, drawn);
     const double planned_bytes = double(planned(1).activations - planned(0).activations);
     const double ratio = double(cuda::emulated::most_bytes() - before) / planned_bytes;

@@ -8,7 +8,7 @@
 #include "support/check.h"
 #include "support/fixture_file.h"
 #include "support/loss_settings.h"
-#include "backend/inference/decode.h"
+#include "support/policies.h"
 #include "backend/cpu_training.h"
 #include "train/score.h"
 #include "train/update.h"

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "backend/inference/decode.h"
+#include "backend/inference/kv_cache.h"
 #include "support/checks.h"
 #include "support/cpu.h"
 #include "support/forked_engine.h"

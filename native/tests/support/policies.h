@@ -14,7 +14,7 @@
 #include "support/cpu.h"
 #include "support/logprob.h"
 #include "support/loss_values.h"
-#include "backend/inference/decode.h"
+#include "backend/inference/cpu_extension.h"
 #include "model/policy.h"
 #include "pass/plan/forest.h"
 #include "train/mini_batch.h"
@@ -201,6 +201,15 @@ inline std::vector<int32_t> own_blocks(int positions, int first_block = 0) {
   std::vector<int32_t> blocks;
   for (int p = 0; p < positions; p += block_positions) blocks.push_back(first_block++);
   return blocks;
+}
+
+/// Writes keys and values of all feeds, and the logits of the feeds that want them: [wanted, vocab], in order of feeds.
+inline void extend(const Policy& policy, KvCache& cache, std::span<const Feed> feeds, float* logits, ThreadPool& pool,
+                   Split split = Split::as_fits) {
+  CpuExtension extension(pool, split);
+  extension.forward(policy, cache, feeds);
+  const int wanted = int(std::count_if(feeds.begin(), feeds.end(), [](const Feed& feed) { return feed.want_logits; }));
+  if (wanted > 0) std::copy_n(extension.logits({0, wanted}), size_t(wanted) * size_t(policy.architecture().vocab_size), logits);
 }
 
 /// Log-probs of tokens[1..] by decoding, `chunk` tokens per call. A call returns only the last row's logits, so chunks of one give all

@@ -3,22 +3,21 @@
 #include <algorithm>
 #include <vector>
 
-#include "backend/inference/extension.h"
-#include "pass/layer.h"
+#include "backend/inference/cpu_extension.h"
 
 namespace longhaul {
 
 /// A half that attends step by step while the other half multiplies; when half of the products are done, half of its rows have attended.
-class Extension::Attendance {
+class CpuExtension::Attendance {
  public:
   /// `work`: size of the other half's products, in steps of panels. `out` receives the attention of this half.
-  Attendance(Extension& extension, int layer, Half half, size_t work, float* out)
+  Attendance(CpuExtension& extension, int layer, RowRange half, size_t work, float* out)
       : extension_(extension),
         layer_(layer),
         half_(half),
         work_(std::max<size_t>(work, 1)),
         out_(out),
-        chunk_size_(size_t(extension.architecture_.num_key_value_heads) * extension.cache_.head_stride()) {}
+        chunk_size_(size_t(extension.architecture().num_key_value_heads) * extension.cache_->head_stride()) {}
 
   /// Keys and values of the rows that will attend during the next `more` steps of work.
   ops::FetchList wanted(size_t more) {
@@ -26,7 +25,7 @@ class Extension::Attendance {
     for (int i = done_; i < due(worked_ + more); ++i) {
       const int row = half_.first + i;
       for (int b = 0; b <= extension_.rows_.positions[size_t(row)] / block_positions; ++b)
-        chunks_.push_back(extension_.cache_.keys(extension_.rows_.block_tables[size_t(row)][b], layer_, 0));
+        chunks_.push_back(extension_.cache_->keys(extension_.rows_.block_tables[size_t(row)][b], layer_, 0));
     }
     return {chunks_.data(), int(chunks_.size()), chunk_size_};
   }
@@ -41,15 +40,16 @@ class Extension::Attendance {
 
   void attend_until(int end) {
     if (end <= done_) return;
-    const int first = half_.first + done_, count = end - done_;
-    extension_.rotate_and_store(layer_, first, count);
-    extension_.attend(layer_, first, count, out_ + size_t(done_) * size_t(extension_.architecture_.query_width()));
+    const RowRange at{half_.first + done_, end - done_};
+    extension_.rotate_and_store(layer_, at);
+    extension_.device_.attend(*extension_.cache_, layer_, extension_.arrays_, at, extension_.qkv(at.first),
+                              out_ + size_t(done_) * size_t(extension_.architecture().query_width()));
     done_ = end;
   }
 
-  Extension& extension_;
+  CpuExtension& extension_;
   const int layer_;
-  const Half half_;
+  const RowRange half_;
   const size_t work_;
   float* const out_;
   const size_t chunk_size_;
@@ -59,7 +59,7 @@ class Extension::Attendance {
 };
 
 /// Applies a linear layer panel by panel; after each panel, rows of the other half attend.
-auto Extension::beside(Attendance& others) {
+auto CpuExtension::beside(Attendance& others) {
   return [&](const CpuLinear& linear, Matrix<const float> x, Matrix<float> y, int rows, bool accumulate, float* down) {
     const size_t inputs = size_t(linear.inputs());
     for (int panel = 0; panel < ops::panel_count(linear.outputs()); ++panel) {
@@ -73,8 +73,8 @@ auto Extension::beside(Attendance& others) {
 
 namespace {
 
-/// Rows of the largest kernel. The number of rows in one of the two halves is a multiple of this.
-constexpr int tile_rows = 12;
+/// The number of rows in one of the two halves is a multiple of this.
+constexpr int tile_rows = CpuDevice::kernel_rows;
 
 size_t steps(const CpuLinear& linear) { return size_t(linear.inputs()) * size_t(ops::panel_count(linear.outputs())); }
 
@@ -82,9 +82,9 @@ size_t steps(const CpuLinears& linear) { return steps(linear.output) + steps(lin
 
 }  // namespace
 
-bool Extension::alone() const {
+bool CpuExtension::alone() const {
   if (rows_.wanted.size() != rows_.tokens.size()) return false;
-  std::vector<uint8_t> written(size_t(cache_.block_capacity()), 0);
+  std::vector<uint8_t> written(size_t(cache_->block_capacity()), 0);
   const auto last = [&](int row) { return rows_.positions[size_t(row)] / block_positions; };
   for (int row = 0; row < rows_.size(); ++row) {
     uint8_t& mark = written[size_t(rows_.block_tables[size_t(row)][last(row)])];
@@ -97,9 +97,9 @@ bool Extension::alone() const {
   return true;
 }
 
-bool Extension::better_in_turns() const {
+bool CpuExtension::better_in_turns() const {
   constexpr int least_rows = 2 * tile_rows;  // rows of a half
-  if (rows_.size() < 2 * least_rows * pool_.threads()) return false;
+  if (rows_.size() < 2 * least_rows * device_.threads()) return false;
   // Rows with a common prefix attend together, which reads the prefix once for all of them.
   int beginnings = 1;
   for (int row = 1; row < rows_.size(); ++row)
@@ -107,16 +107,16 @@ bool Extension::better_in_turns() const {
   return 2 * beginnings >= rows_.size();
 }
 
-void Extension::run_in_turns(float* logits) {
-  const int layers = architecture_.num_hidden_layers;
-  each_unit(rows_.size(), [&](int first, int count) {
-    const int middle = count / 2 < tile_rows ? count / 2 : count / 2 / tile_rows * tile_rows;
-    const Half front{first, middle}, back{first + middle, count - middle};
-    const size_t query_width = size_t(architecture_.query_width());
-    float* attention = CpuDevice::scratch().attention.scratch(size_t(count) * query_width);
+void CpuExtension::run_in_turns() {
+  const int layers = architecture().num_hidden_layers;
+  device_.feed_rows(rows_.size(), [&](RowRange at) {
+    const int middle = at.count / 2 < tile_rows ? at.count / 2 : at.count / 2 / tile_rows * tile_rows;
+    const RowRange front{at.first, middle}, back{at.first + middle, at.count - middle};
+    const size_t query_width = size_t(architecture().query_width());
+    float* attention = CpuDevice::scratch().attention.room(size_t(at.count) * query_width);
     float* back_attention = attention + size_t(front.count) * query_width;
-    embed(first, count);
-    Attendance nobody(*this, 0, {first, 0}, 1, nullptr);
+    embed(at);
+    Attendance nobody(*this, 0, {at.first, 0}, 1, nullptr);
     project_beside(0, front, nobody);
     Attendance first_of_all(*this, 0, front, steps(device_.linears(0).qkv), attention);
     project_beside(0, back, first_of_all);
@@ -127,22 +127,21 @@ void Extension::run_in_turns(float* logits) {
       Attendance behind(*this, layer, back, work, back_attention);
       transform_beside(layer, front, attention, behind);
       behind.finish();
-      Attendance next(*this, layer + 1, more ? front : Half{first, 0}, work, attention);
+      Attendance next(*this, layer + 1, more ? front : RowRange{at.first, 0}, work, attention);
       transform_beside(layer, back, back_attention, next);
       next.finish();
     }
   });
-  each_unit(int(rows_.wanted.size()), [&](int first, int count) { head(first, count, logits); });
 }
 
-void Extension::transform_beside(int layer, Half half, const float* attention, Attendance& others) {
-  float* gate_up = CpuDevice::scratch().gate_up.room(size_t(half.count) * 2 * size_t(architecture_.intermediate_size));
-  transform_rows(device_, layer, {half.first, half.count}, attention, hidden(half.first), gate_up, hidden(half.first), nullptr, beside(others));
-  if (layer + 1 < architecture_.num_hidden_layers) project_beside(layer + 1, half, others);
+void CpuExtension::transform_beside(int layer, RowRange half, const float* attention, Attendance& others) {
+  float* gate_up = CpuDevice::scratch().gate_up.room(size_t(half.count) * 2 * size_t(architecture().intermediate_size));
+  transform_rows(device_, layer, half, attention, hidden(half.first), gate_up, hidden(half.first), nullptr, beside(others));
+  if (layer + 1 < architecture().num_hidden_layers) project_beside(layer + 1, half, others);
 }
 
-void Extension::project_beside(int layer, Half half, Attendance& others) {
-  project_rows(device_, layer, {half.first, half.count}, hidden(half.first), qkv(half.first), nullptr, beside(others));
+void CpuExtension::project_beside(int layer, RowRange half, Attendance& others) {
+  project_rows(device_, layer, half, hidden(half.first), qkv(half.first), nullptr, beside(others));
 }
 
 }  // namespace longhaul

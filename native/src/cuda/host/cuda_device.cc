@@ -2,7 +2,6 @@
 
 #include <numeric>
 
-#include "cuda/kernels/head.h"
 #include "cuda/kernels/products.h"
 
 namespace longhaul::cuda {
@@ -47,25 +46,27 @@ void CudaDevice::sum_targets(const DeviceForestPass& arrays, RowRange outputs, c
            {d_outputs, size_t(hidden)}, hidden, stream_);
 }
 
-Attention CudaDevice::launched(DeviceForestPass& arrays, const ForestAttention<float>& attention) const {
+Attention CudaDevice::launched(DeviceQueries& queries, const Past& past, const float* qkv, float* out, float* log_sums) const {
   const Architecture& arch = architecture();
-  ForestQueries& queries = attention.of_outputs ? arrays.outputs : arrays.all;
-  Attention args{};
-  args.qkv = attention.qkv;
-  args.ld_qkv = size_t(arch.qkv_width());
-  args.query_rows = queries.rows.data();
-  args.query_places = queries.places.data();
-  args.past = chain_past(attention.keys_values.data, attention.keys_values.ld, arch.num_key_value_heads, arch.head_dim,
-                         arrays.chains.data());
-  args.tiles = queries.tile_room.data();
-  args.tile_count = queries.tiles;
-  args.tile_rows = many_tile_rows;
-  args.heads = arch.num_attention_heads;
-  args.kv_heads = arch.num_key_value_heads;
-  args.head_dim = arch.head_dim;
-  args.out = attention.out;
-  args.log_sums = attention.log_sums;
-  return args;
+  return {.qkv = qkv,
+          .ld_qkv = size_t(arch.qkv_width()),
+          .query_rows = queries.rows.data(),
+          .query_places = queries.places.data(),
+          .past = past,
+          .tiles = queries.tile_room.data(),
+          .tile_count = queries.tiles,
+          .tile_rows = queries.tile_rows,
+          .heads = arch.num_attention_heads,
+          .kv_heads = arch.num_key_value_heads,
+          .head_dim = arch.head_dim,
+          .out = out,
+          .log_sums = log_sums};
+}
+
+Attention CudaDevice::launched(DeviceForestPass& arrays, const ForestAttention<float>& attention) const {
+  const Past past = chain_past(attention.keys_values.data, attention.keys_values.ld, architecture().num_key_value_heads,
+                               architecture().head_dim, arrays.chains.data());
+  return launched(attention.of_outputs ? arrays.outputs : arrays.all, past, attention.qkv, attention.out, attention.log_sums);
 }
 
 void CudaDevice::attention(DeviceForestPass& arrays, const ForestAttention<float>& attention) const {
@@ -87,6 +88,33 @@ void CudaDevice::attention_backward(DeviceForestPass& arrays, const ForestAttent
   cuda::attention_backward(args, stream_);
 }
 
+void CudaDevice::store(DeviceCache& cache, int layer, DeviceFeedArrays& arrays, RowRange at, const float* qkv) const {
+  const Architecture& arch = architecture();
+  store_keys_values({cache.blocks(), layer, qkv, size_t(arch.qkv_width()), at.count, arrays.stores.data(), arch.num_attention_heads}, stream_);
+}
+
+void CudaDevice::attend(DeviceCache& cache, int layer, DeviceFeedArrays& arrays, RowRange, const float* qkv, float* out) const {
+  cuda::attention(launched(arrays.queries, cached_past(cache.blocks(), layer, arrays.entries.data()), qkv, out, nullptr), stream_);
+}
+
+void CudaDevice::draw(const float* logits, int rows, std::span<const DrawRequest> draws, std::span<Drawn> drawn) {
+  const int vocab = architecture().vocab_size;
+  std::vector<RowDraw> row_draws;
+  for (const DrawRequest& request : draws) row_draws.push_back({1.0f / request.temperature, request.uniform});
+  draw_rows({logits, rows, vocab, scratch_.draws.put(row_draws, stream_), scratch_.drawn.room(size_t(rows))}, stream_);
+  std::vector<DrawnToken> tokens(static_cast<size_t>(rows));
+  device_copy(tokens.data(), scratch_.drawn.data(), tokens.size(), stream_);
+  std::vector<float> row;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    drawn[i] = {tokens[i].token, tokens[i].logprob};
+    if (draws[i].top_p >= 1 && draws[i].top_k <= 0) continue;
+    // A truncated draw sorts a part of the row, which is the host's work.
+    row.resize(size_t(vocab));
+    device_copy(row.data(), logits + i * size_t(vocab), size_t(vocab), stream_);
+    drawn[i] = longhaul::draw(row.data(), vocab, draws[i]);
+  }
+}
+
 void CudaDevice::sum_token_rows(const DeviceForestPass& arrays, const float* rows, float* sums) const {
   const int hidden = architecture().hidden_size;
   add_rows({rows, size_t(hidden)}, {arrays.token_starts.data(), arrays.token_rows.data(), arrays.tokens_here}, arrays.token_slots.data(),
@@ -100,6 +128,22 @@ void CudaDevice::add_embedding_rows(const std::vector<int32_t>& tokens, const fl
   Buffer<int32_t> rows, targets;
   add_rows({sums, size_t(hidden)}, {rows.put(starts, stream_), nullptr, int(tokens.size())}, targets.put(tokens, stream_),
            {gradient, size_t(hidden)}, hidden, stream_);
+}
+
+void CudaDevice::step(Policy& next, const Policy& from, bool reset_moments, const float* gradients, const ops::AdamStep& step) {
+  DeviceModel& model = policies_.model_of(from);
+  // From here on the arrays are no longer those of `from`, even if the step fails half-way.
+  policies_.stepped_to(next);
+  if (reset_moments) policies_.moments().zero(stream_);
+  optimizer_.step(from, model.trained().data(), policies_.moments(), gradients, step, stream_);
+}
+
+void CudaDevice::collect(Policy& next) {
+  DeviceModel& model = policies_.model_of(next);
+  const std::span<float> values = next.trained();
+  device_copy(values.data(), model.trained().data(), values.size(), stream_);
+  policies_.moments().copy_to(next.moments(), stream_);
+  next.changed();
 }
 
 }  // namespace longhaul::cuda

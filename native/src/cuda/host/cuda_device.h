@@ -4,16 +4,18 @@
 #include <span>
 #include <vector>
 
+#include "cuda/host/device_cache.h"
 #include "cuda/host/device_forest.h"
 #include "cuda/host/training/cuda_piece.h"
+#include "cuda/host/training/device_optimizer.h"
 #include "cuda/host/training/gradient_check.h"
+#include "cuda/kernels/head.h"
+#include "model/inference/sample.h"
 #include "pass/layer.h"
 #include "pass/plan/pass_plan.h"
 #include "pass/rows.h"
 
 namespace longhaul::cuda {
-
-struct DeviceMoments;
 
 /// The policies that a backend has on its device.
 class DevicePolicies {
@@ -32,16 +34,22 @@ class DevicePolicies {
 /// Working memory of a pass's rows.
 struct CudaScratch : RowScratch<Buffer, float> {
   Buffer<float> d_gate_up, blocks, pulls;
+  Buffer<RowDraw> draws;
+  Buffer<DrawnToken> drawn;
 };
 
 class CudaDevice {
  public:
+  static constexpr size_t logits_bytes = size_t{256} << 20;
+
   using Activation = float;
   template <class T>
   using Buffer = cuda::Buffer<T>;
   using Arrays = DeviceForestPass;
   using Operand = ConstRows;
   using Piece = CudaPiece;
+  using Cache = DeviceCache;
+  using FeedArrays = DeviceFeedArrays;
 
   CudaDevice(DevicePolicies& policies, Stream stream) : policies_(policies), stream_(stream) {}
 
@@ -50,6 +58,9 @@ class CudaDevice {
   void lay_out(DeviceForestPass& arrays, const Forest& forest, const PassPlan& plan, const PassRange& pass,
                std::span<const int32_t> tokens_of_targets) {
     arrays.put(forest, plan, pass, tokens_of_targets, architecture().queries_per_key_value(), stream_);
+  }
+  void lay_out(DeviceFeedArrays& arrays, const FeedRows& rows, std::span<const int32_t> kept = {}) {
+    arrays.put(rows, kept, architecture().queries_per_key_value(), stream_);
   }
   void start() {}
   void pack_backward() {}
@@ -75,6 +86,10 @@ class CudaDevice {
   }
   template <class Work>
   void head_rows(int count, Work&& work) {
+    rows(count, work);
+  }
+  template <class Work>
+  void feed_rows(int count, Work&& work) {
     rows(count, work);
   }
   template <class Work>
@@ -130,12 +145,26 @@ class CudaDevice {
   void attention(DeviceForestPass& arrays, const ForestAttention<float>& attention) const;
   void attention_backward(DeviceForestPass& arrays, const ForestAttention<float>& forward, const ForestAttentionGradients<float>& to);
 
+  void store(DeviceCache& cache, int layer, DeviceFeedArrays& arrays, RowRange at, const float* qkv) const;
+  void attend(DeviceCache& cache, int layer, DeviceFeedArrays& arrays, RowRange, const float* qkv, float* out) const;
+  void draw(const float* logits, int rows, std::span<const DrawRequest> draws, std::span<Drawn> drawn);
+
   void sum_token_rows(const DeviceForestPass& arrays, const float* rows, float* sums) const;
   void add_embedding_rows(const std::vector<int32_t>& tokens, const float* sums, float* gradient) const;
+
+  void check_gradient(const Oracle& oracle, std::uint64_t choice) { check_.choose(*model_, oracle, choice, stream_); }
   void check_gradients(const float* gradients) { check_.finish(gradients); }
+  double gradient_norm(const Policy& policy, const float* gradients) { return optimizer_.norm(policy, gradients, stream_); }
+  void step(Policy& next, const Policy& from, bool reset_moments, const float* gradients, const ops::AdamStep& step);
+  void collect(Policy& next);
+  void give_up() noexcept {
+    check_.forget();
+    policies_.forget_steps();
+  }
 
  private:
   DeviceMatrix head() const { return {model_->at(layout().head), layout().head.rows, layout().head.columns}; }
+  Attention launched(DeviceQueries& queries, const Past& past, const float* qkv, float* out, float* log_sums) const;
   Attention launched(DeviceForestPass& arrays, const ForestAttention<float>& attention) const;
 
   DevicePolicies& policies_;
@@ -143,6 +172,7 @@ class CudaDevice {
   DeviceModel* model_ = nullptr;
   CudaScratch scratch_;
   GradientCheck check_;
+  DeviceOptimizer optimizer_;
   std::vector<float> read_;
 };
 

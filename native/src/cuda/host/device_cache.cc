@@ -1,8 +1,5 @@
 #include "cuda/host/device_cache.h"
 
-#include <stdexcept>
-#include <string>
-
 namespace longhaul::cuda {
 
 namespace {
@@ -16,9 +13,7 @@ CacheBlocks blocks_of(const Architecture& architecture) {
 }  // namespace
 
 DeviceCache::DeviceCache(const Architecture& architecture, int block_capacity, Stream stream)
-    : block_capacity_(block_capacity), stream_(stream), blocks_(blocks_of(architecture)) {
-  if (block_capacity < 1)
-    throw std::invalid_argument("KV cache: block_capacity is " + std::to_string(block_capacity) + "; it must be at least 1");
+    : BlockCache(block_capacity), stream_(stream), blocks_(blocks_of(architecture)) {
   memory_ = DeviceArray<float>(size_t(block_capacity) * blocks_.block_stride());
   blocks_.memory = memory_.data();
 #ifdef LONGHAUL_GPU

@@ -13,12 +13,10 @@ class DeviceCache final : public BlockCache {
 
   static size_t block_bytes(const Architecture& architecture);
 
-  int block_capacity() const override { return block_capacity_; }
   void copy_block(int from, int to) override { cuda::copy_block(blocks_, from, to, stream_); }
   const CacheBlocks& blocks() const { return blocks_; }
 
  private:
-  int block_capacity_;
   Stream stream_;
   CacheBlocks blocks_;
   DeviceArray<float> memory_;

@@ -24,10 +24,9 @@ void DeviceForestPass::put(const Forest& forest, const PassPlan& plan, const Pas
   chains.put(rows, stream);
   std::vector<int32_t> counting(size_t(pass.rows));
   std::iota(counting.begin(), counting.end(), 0);
-  const auto output_places = part(plan.output_positions, pass.first_output, pass.outputs),
-             output_query_rows = part(plan.output_pass_rows, pass.first_output, pass.outputs);
   put_queries(plan, pass, false, counting, part(forest.positions, pass.first_row, pass.rows), starts, group, stream);
-  put_queries(plan, pass, true, {output_query_rows.begin(), output_query_rows.end()}, output_places, starts, group, stream);
+  put_queries(plan, pass, true, part(plan.output_pass_rows, pass.first_output, pass.outputs),
+              part(plan.output_positions, pass.first_output, pass.outputs), starts, group, stream);
 
   std::vector<int32_t> outputs_of, tokens_of, by_output, output_first{0};
   for (int t = pass.first_target; t < pass.first_target + pass.targets; ++t) {
@@ -45,11 +44,10 @@ void DeviceForestPass::put(const Forest& forest, const PassPlan& plan, const Pas
   put_tokens(plan, pass, stream);
 }
 
-void DeviceForestPass::put_queries(const PassPlan& plan, const PassRange& pass, bool of_outputs, const std::vector<int32_t>& query_rows,
+void DeviceForestPass::put_queries(const PassPlan& plan, const PassRange& pass, bool of_outputs, std::span<const int32_t> query_rows,
                                    std::span<const int32_t> query_places, const std::vector<int>& chain_starts, int group, Stream stream) {
   ForestQueries& to = of_outputs ? outputs : all;
-  to.count = int(query_rows.size());
-  if (to.count == 0) return;
+  if (query_rows.empty()) return;
   std::vector<QuerySpan> spans;
   std::vector<ForestSegment> segments;
   for (int s = 0; s < int(plan.segments.size()); ++s) {
@@ -67,15 +65,11 @@ void DeviceForestPass::put_queries(const PassPlan& plan, const PassRange& pass, 
     const auto first = plan.group_segments.begin() + plan.groups[size_t(g)].first;
     order.insert(order.end(), first, first + plan.groups[size_t(g)].count);
   }
-  const std::vector<AttentionTile> tiles = attention_tiles(spans, group, many_tile_rows);
+  to.put(spans, query_rows, query_places, group, stream);
   const KeyTiles keys = longhaul::cuda::key_tiles(segments, order);
-  to.tiles = int(tiles.size());
   to.key_tiles = int(keys.tiles.size());
-  to.tile_room.put(tiles, stream);
   to.key_tile_room.put(keys.tiles, stream);
   to.readers.put(keys.readers, stream);
-  to.rows.put(query_rows, stream);
-  to.places.put(query_places, stream);
 }
 
 /// Pieces go from the last to the first, rows within a piece from the first to the last.

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "cuda/host/buffer.h"
+#include "cuda/host/device_queries.h"
 #include "cuda/kernels/attention/attention_backward.h"
 #include "pass/plan/forest.h"
 #include "pass/plan/pass_plan.h"
@@ -12,10 +12,8 @@
 namespace longhaul::cuda {
 
 /// The queries of a pass in one kind of layer, and the keys that they give gradients to.
-struct ForestQueries {
-  int count = 0, tiles = 0, key_tiles = 0;
-  Buffer<int32_t> rows, places;
-  Buffer<AttentionTile> tile_room;
+struct ForestQueries : DeviceQueries {
+  int key_tiles = 0;
   Buffer<KeyTile> key_tile_room;
   Buffer<KeyReader> readers;
 };
@@ -35,7 +33,7 @@ struct DeviceForestPass {
            Stream stream);
 
  private:
-  void put_queries(const PassPlan& plan, const PassRange& pass, bool of_outputs, const std::vector<int32_t>& query_rows,
+  void put_queries(const PassPlan& plan, const PassRange& pass, bool of_outputs, std::span<const int32_t> query_rows,
                    std::span<const int32_t> query_places, const std::vector<int>& chain_starts, int group, Stream stream);
   void put_tokens(const PassPlan& plan, const PassRange& pass, Stream stream);
 };

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
-#include "cuda/host/device_extension.h"
+#include "cuda/host/cuda_device.h"
 #include "ops/ops.h"
+#include "pass/extension.h"
 #include "pass/rows.h"
 #include "pass/plan/pass_settings.h"
 
@@ -31,11 +32,11 @@ std::size_t room_floats(const MemoryRequest& request, const RowWidths& w, std::s
   return floats;
 }
 
-/// Floats and indices of the rooms of DeviceExtension.
+/// Floats and indices of the rooms of Extension.
 std::size_t sampling_floats(const MemoryRequest& request, const RowWidths& w) {
   const std::size_t rows = most_feed_rows, widest_adapter = request.lora ? 3 * std::size_t(request.lora->rank) : 0, indices = 10;
-  const std::size_t logits = std::size_t(std::min(most_feed_rows, most_logit_rows(request.architecture.vocab_size)));
-  return rows * (3 * w.hidden + w.qkv + w.query + 3 * w.ffn + widest_adapter + indices) + logits * std::size_t(request.architecture.vocab_size);
+  const std::size_t logits = std::size_t(std::min(most_feed_rows, most_logit_rows<CudaDevice>(request.architecture.vocab_size)));
+  return rows * (3 * w.hidden + 2 * w.qkv + w.query + 3 * w.ffn + widest_adapter + indices) + logits * std::size_t(request.architecture.vocab_size);
 }
 
 }  // namespace

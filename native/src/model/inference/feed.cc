@@ -30,6 +30,11 @@ void check(const Feed& feed, size_t index, const Architecture& architecture, int
 
 }  // namespace
 
+BlockCache::BlockCache(int block_capacity) : block_capacity_(block_capacity) {
+  if (block_capacity < 1)
+    throw std::invalid_argument("KV cache: block_capacity is " + std::to_string(block_capacity) + "; it must be at least 1");
+}
+
 void validate(std::span<const Feed> feeds, const Architecture& architecture, int block_capacity) {
   for (size_t i = 0; i < feeds.size(); ++i) check(feeds[i], i, architecture, block_capacity);
 }

@@ -18,10 +18,15 @@ inline constexpr int most_feed_rows = 2048;
 /// owns which block.
 class BlockCache {
  public:
+  /// Throws std::invalid_argument if there would be no block.
+  explicit BlockCache(int block_capacity);
   virtual ~BlockCache() = default;
-  virtual int block_capacity() const = 0;
+  int block_capacity() const { return block_capacity_; }
   /// Copies all layers of a block (copy on write for a partly filled shared block).
   virtual void copy_block(int from, int to) = 0;
+
+ private:
+  const int block_capacity_;
 };
 
 /// Tokens to append to the tokens that the blocks already hold.
