@@ -25,22 +25,6 @@ std::vector<CpuLinears> views(const Policy& policy, const WeightPanels& weights,
 
 }  // namespace
 
-void CpuDevice::lay_out(CpuArrays& arrays, const Forest& forest, const PassPlan& plan, const PassRange& pass,
-                        std::span<const int32_t> tokens_of_targets) {
-  arrays.forest = &forest;
-  arrays.plan = &plan;
-  arrays.pass = &pass;
-  arrays.tokens = std::span(forest.tokens).subspan(size_t(pass.first_row), size_t(pass.rows));
-  arrays.positions = std::span(forest.positions).subspan(size_t(pass.first_row), size_t(pass.rows));
-  arrays.output_rows = std::span(plan.output_pass_rows).subspan(size_t(pass.first_output), size_t(pass.outputs));
-  arrays.target_outputs.clear();
-  arrays.target_tokens.clear();
-  for (int t = pass.first_target; t < pass.first_target + pass.targets; ++t) {
-    arrays.target_outputs.push_back(plan.target_outputs[size_t(t)] - pass.first_output);
-    arrays.target_tokens.push_back(tokens_of_targets[size_t(plan.target_order[size_t(t)])]);
-  }
-}
-
 void CpuDevice::start() {
   op_ = &ops::table();
   policy_->pack_forward(&pool_);
@@ -116,14 +100,25 @@ void CpuDevice::add_head_gradient(const float* d_logits, const PackedRows& x, in
   pool_.parallel_for(work.size(), [&](size_t item) { work.run(item, *op_); });
 }
 
-void CpuDevice::sum_targets(const CpuArrays& arrays, RowRange outputs, const float* d_targets, float* d_outputs) const {
-  const PassPlan& plan = *arrays.plan;
-  for (int i = 0; i < outputs.count; ++i, d_outputs += hidden()) {
-    const int output = arrays.pass->first_output + outputs.first + i;
-    const float* from = d_targets + size_t(plan.output_targets[size_t(output)] - arrays.pass->first_target) * hidden();
-    std::memcpy(d_outputs, from, hidden() * sizeof(float));
-    for (int t = 1; t < plan.targets_of(output); ++t) op_->add(d_outputs, from + size_t(t) * hidden(), hidden());
-  }
+void CpuDevice::sum_rows(Matrix<const float> from, RowLists lists, Matrix<float> to, int width) const {
+  for (int i = 0; i < lists.count; ++i)
+    for (int32_t entry = lists.starts[i]; entry < lists.starts[i + 1]; ++entry) {
+      const float* row = from.data + size_t(lists.indices[entry]) * from.ld;
+      float* sum = to.data + size_t(i) * to.ld;
+      if (entry == lists.starts[i])
+        std::memcpy(sum, row, size_t(width) * sizeof(float));
+      else
+        op_->add(sum, row, size_t(width));
+    }
+}
+
+void CpuDevice::add_rows(Matrix<const float> from, RowLists lists, const int32_t* targets, Matrix<float> to, int width) const {
+  constexpr int lists_per_task = 64;
+  tiles(lists.count, lists_per_task, [&](RowRange at) {
+    for (int i = at.first; i < at.first + at.count; ++i)
+      for (int32_t entry = lists.starts[i]; entry < lists.starts[i + 1]; ++entry)
+        op_->add(to.data + size_t(targets[i]) * to.ld, from.data + size_t(lists.indices ? lists.indices[entry] : entry) * from.ld, size_t(width));
+  });
 }
 
 ops::ChainAttention CpuDevice::chain_attention(const CpuArrays& arrays, const ForestAttention<float>& attention, int index,
@@ -190,20 +185,20 @@ int CpuDevice::unit_rows(int count) const {
   return (count + threads() * rounds - 1) / (threads() * rounds);
 }
 
-int CpuDevice::attention_rows(const CpuFeedArrays& arrays) const {
+int CpuDevice::attention_rows(const FeedRows& rows) const {
   constexpr int most = 96, score_budget = 192 * 1024;
-  return std::clamp(score_budget / arrays.longest / architecture().queries_per_key_value(), kernel_rows, most);
+  return std::clamp(score_budget / rows.longest / architecture().queries_per_key_value(), kernel_rows, most);
 }
 
-void CpuDevice::store(KvCache& cache, int layer, const CpuFeedArrays& arrays, RowRange at, const float* qkv) const {
+void CpuDevice::store(KvCache& cache, int layer, const FeedRows* rows, RowRange at, const float* qkv) const {
   const Architecture& arch = architecture();
-  op_->store_keys_values(qkv, size_t(arch.qkv_width()), at.count, arrays.positions.data() + at.first, arrays.block_tables.data() + at.first,
+  op_->store_keys_values(qkv, size_t(arch.qkv_width()), at.count, rows->positions.data() + at.first, rows->block_tables.data() + at.first,
                          cache.keys(0, layer, 0), cache.block_stride(), cache.head_stride(), arch.num_attention_heads,
                          arch.num_key_value_heads, arch.head_dim);
 }
 
-void CpuDevice::attend(KvCache& cache, int layer, const CpuFeedArrays& arrays, RowRange at, const float* qkv, float* out) const {
-  const int together = attention_rows(arrays);
+void CpuDevice::attend(KvCache& cache, int layer, const FeedRows* rows, RowRange at, const float* qkv, float* out) const {
+  const int together = attention_rows(*rows);
   ops::PagedAttention args{};
   args.ld_qkv = size_t(architecture().qkv_width());
   args.cache = cache.keys(0, layer, 0);
@@ -215,8 +210,8 @@ void CpuDevice::attend(KvCache& cache, int layer, const CpuFeedArrays& arrays, R
   for (int i = 0; i < at.count; i += together) {
     args.qkv = qkv + size_t(i) * args.ld_qkv;
     args.rows = std::min(together, at.count - i);
-    args.positions = arrays.positions.data() + at.first + i;
-    args.block_tables = arrays.block_tables.data() + at.first + i;
+    args.positions = rows->positions.data() + at.first + i;
+    args.block_tables = rows->block_tables.data() + at.first + i;
     args.out = out + size_t(i) * size_t(architecture().query_width());
     op_->paged_attention(args);
   }
@@ -227,26 +222,6 @@ void CpuDevice::draw(const float* logits, int rows, std::span<const DrawRequest>
   tiles(rows, rows_per_task, [&](RowRange at) {
     for (int row = at.first; row < at.first + at.count; ++row)
       drawn[size_t(row)] = longhaul::draw(logits + size_t(row) * vocabulary(), int(vocabulary()), draws[size_t(row)]);
-  });
-}
-
-void CpuDevice::sum_token_rows(const CpuArrays& arrays, const float* rows, float* sums) const {
-  const PassRange& pass = *arrays.pass;
-  const int width = int(hidden()), slice = std::max(16, width / (2 * threads()) / 16 * 16);
-  pool_.parallel_for(size_t(width + slice - 1) / size_t(slice), [&](size_t s) {
-    const int column = int(s) * slice, columns = std::min(slice, width - column);
-    for (const RowRange& piece : arrays.plan->pieces(pass, false))
-      for (int row = piece.first; row < piece.first + piece.count; ++row)
-        op_->add(sums + size_t(arrays.plan->token_slots[size_t(pass.first_row + row)]) * hidden() + column,
-                 rows + size_t(row) * hidden() + column, size_t(columns));
-  });
-}
-
-void CpuDevice::add_embedding_rows(const std::vector<int32_t>& tokens, const float* sums, float* gradient) const {
-  constexpr size_t rows = 64;
-  pool_.parallel_for((tokens.size() + rows - 1) / rows, [&](size_t item) {
-    for (size_t i = item * rows; i < std::min(tokens.size(), (item + 1) * rows); ++i)
-      op_->add(gradient + size_t(tokens[i]) * hidden(), sums + i * hidden(), hidden());
   });
 }
 

@@ -20,13 +20,10 @@ namespace longhaul {
 class KvCache;
 struct Oracle;
 
-/// A pass and its index arrays.
 struct CpuArrays {
   const Forest* forest = nullptr;
   const PassPlan* plan = nullptr;
   const PassRange* pass = nullptr;
-  std::span<const int32_t> tokens, positions, output_rows;
-  std::vector<int32_t> target_outputs, target_tokens;
 };
 
 /// Working memory of one thread for one tile of rows. It is kept between calls: a decode step is too short to map fresh pages.
@@ -34,13 +31,6 @@ struct CpuScratch : RowScratch<CpuBuffer, float> {
   std::vector<int32_t> chain;
   // Sampling; of all rows of a call if threads share the work by columns.
   AlignedBuffer qkv_adapter, output_adapter, gate_up_adapter, down_adapter;
-};
-
-/// The rows of a call of `extend`.
-struct CpuFeedArrays {
-  std::span<const int32_t> tokens, positions, wanted, kept;
-  std::span<const int32_t* const> block_tables;
-  int longest = 0;
 };
 
 /// Packed weights and adapters, in the order that backward passes read them.
@@ -62,14 +52,15 @@ class CpuDevice {
   using Operand = PackedRows;
   using Piece = CpuPiece;
   using Cache = KvCache;
-  using FeedArrays = CpuFeedArrays;
+  using FeedArrays = const FeedRows*;
 
   CpuDevice(ThreadPool& pool) : pool_(pool), pieces_(pool.threads()) {}
 
   ThreadPool& pool() const { return pool_; }
   int threads() const { return pool_.threads(); }
   void hold(const Policy& policy) { policy_ = &policy; }
-  void lay_out(CpuArrays& arrays, const Forest& forest, const PassPlan& plan, const PassRange& pass, std::span<const int32_t> tokens_of_targets);
+  void lay_out(CpuArrays& arrays, const Forest& forest, const PassPlan& plan, const PassRange& pass) const { arrays = {&forest, &plan, &pass}; }
+  void lay_out(const FeedRows*& arrays, const FeedRows& rows) const { arrays = &rows; }
   /// Packs the weights of the held policy that are not packed.
   void start();
   /// Packs what backward passes read.
@@ -87,7 +78,10 @@ class CpuDevice {
   const CpuLinears& backward_linears(int layer) const { return backward_linears_[size_t(layer)]; }
 
   float* zeros(CpuBuffer<float>& buffer, size_t n);
-  void put(const std::vector<float>& values, CpuBuffer<float>& to) { std::copy(values.begin(), values.end(), to.room(values.size())); }
+  template <class T>
+  void put(const auto& values, CpuBuffer<T>& to) const {
+    std::copy(values.begin(), values.end(), to.room(values.size()));
+  }
   std::span<const float> read(const CpuBuffer<float>& from, size_t n) { return {from.data(), n}; }
 
   /// Enough tiles for all threads, and few enough rows for a core's cache.
@@ -166,26 +160,21 @@ class CpuDevice {
   void resize(PackedRows& rows, int count, int width) { rows.resize(count, width); }
   void write(PackedRows& rows, Matrix<const float> x, RowRange at) { rows.write(x.data, x.ld, at.first, at.count); }
   void add_head_gradient(const float* d_logits, const PackedRows& x, int rows, float* gradients);
-  /// The gradient of some outputs, from those of their targets.
-  void sum_targets(const CpuArrays& arrays, RowRange outputs, const float* d_targets, float* d_outputs) const;
+  /// to[i] = the sum of list i.
+  void sum_rows(Matrix<const float> from, RowLists lists, Matrix<float> to, int width) const;
+  /// to[targets[i]] += the rows of list i, on all threads.
+  void add_rows(Matrix<const float> from, RowLists lists, const int32_t* targets, Matrix<float> to, int width) const;
 
   void attention(const CpuArrays& arrays, const ForestAttention<float>& attention) const;
   /// The segments of a tree add to the gradients of the same keys and values. So the segments of a tree run one after another, from the last
   /// to the first; KV heads and trees run independently.
   void attention_backward(const CpuArrays& arrays, const ForestAttention<float>& forward, const ForestAttentionGradients<float>& to) const;
 
-  void lay_out(CpuFeedArrays& arrays, const FeedRows& rows, std::span<const int32_t> kept = {}) const {
-    arrays = {rows.tokens, rows.positions, rows.wanted, kept, rows.block_tables, rows.longest};
-  }
-  void store(KvCache& cache, int layer, const CpuFeedArrays& arrays, RowRange at, const float* qkv) const;
-  void attend(KvCache& cache, int layer, const CpuFeedArrays& arrays, RowRange at, const float* qkv, float* out) const;
+  void store(KvCache& cache, int layer, const FeedRows* rows, RowRange at, const float* qkv) const;
+  void attend(KvCache& cache, int layer, const FeedRows* rows, RowRange at, const float* qkv, float* out) const;
   /// Rows that attend together, few enough that their scores stay in the cache.
-  int attention_rows(const CpuFeedArrays& arrays) const;
+  int attention_rows(const FeedRows& rows) const;
   void draw(const float* logits, int rows, std::span<const DrawRequest> draws, std::span<Drawn> drawn) const;
-
-  /// Adds the rows of a pass to the sums of their tokens; adds these to the embedding's gradient.
-  void sum_token_rows(const CpuArrays& arrays, const float* rows, float* sums) const;
-  void add_embedding_rows(const std::vector<int32_t>& tokens, const float* sums, float* gradient) const;
 
   /// The CPU is the oracle.
   void check_gradient(const Oracle&, std::uint64_t) const {}

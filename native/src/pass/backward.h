@@ -38,7 +38,11 @@ void ForestPass<Device>::backward(const PassRange& pass) {
     tell(advanced_);
   }
   // Kept apart from the gradients: with tied embeddings, the head's products of each pass would otherwise be added between these sums.
-  if (!frozen()) device_.sum_token_rows(arrays(pass), d_hidden_.data(), d_embedding_.data());
+  if (frozen()) return;
+  const size_t width = size_t(architecture().hidden_size);
+  PassArrays<Device>& lists = arrays(pass);
+  device_.add_rows({d_hidden_.data(), width}, {lists.token_starts.data(), lists.token_rows.data(), lists.distinct_tokens},
+                   lists.token_slots.data(), {d_embedding_.data(), width}, int(width));
 }
 
 /// On entry `d_hidden_` holds the gradient of the layer's output (in the last layer: nothing yet); on return, the gradient of its input.
@@ -72,7 +76,8 @@ void ForestPass<Device>::transform_backward(const PassRange& pass, int layer, Pi
   auto* d_rows = d_hidden_.row(first, width);
   auto* d_normed = scratch.d_normed.room(rows * width);
   if (last(layer)) {
-    device_.sum_targets(arrays(pass), piece.rows, d_targets_.data(), d_normed);
+    device_.sum_rows({d_targets_.data(), width}, {arrays(pass).output_starts.data() + first, arrays(pass).output_targets.data(), count},
+                     {d_normed, width}, int(width));
     device_.clear(d_rows, rows * width);
     piece.norm_backward(policy_->layout().final_norm, last_hidden_.row(first, width), final_inverse_.data() + first, d_normed, d_rows);
   }
@@ -110,7 +115,7 @@ void ForestPass<Device>::attend_backward(const PassRange& pass, int layer) {
     d_hidden_.swap(d_hidden_all_);
   }
   if (outputs(pass, layer) == 0) return;
-  device_.attention_backward(arrays(pass), attention_of(layer, true),
+  device_.attention_backward(arrays(pass).own, attention_of(layer, true),
                              {d_attention_.data(), d_qkv_.data(),
                               several_passes() ? d_keys_values_[size_t(layer)].data() : d_qkv_.data() + widths.query});
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <numeric>
 
 #include "pass/forest_pass.h"
 
@@ -46,7 +47,7 @@ void ForestPass<Device>::begin(const Policy& policy, const Forest& forest, std::
   passed_ = std::move(passed);
   plan_ = PassPlan(forest, target_rows, settings_.pass_rows);
   arrays_.resize(std::max(arrays_.size(), plan_.passes.size()));
-  for (const PassRange& pass : plan_.passes) device_.lay_out(arrays(pass), forest, plan_, pass, target_tokens);
+  for (const PassRange& pass : plan_.passes) arrays(pass).put(device_, forest, plan_, pass, target_tokens);
 }
 
 template <class Device>
@@ -100,7 +101,19 @@ void ForestPass<Device>::gradient(const Derive& derive, bool trains_entropy, flo
     tell(passed_);
   }
   device_.check_gradients(gradients_);
-  if (!frozen()) device_.add_embedding_rows(plan_.distinct_tokens, d_embedding_.data(), gradients_ + policy_->layout().embedding.offset);
+  if (!frozen()) add_embedding_gradient();
+}
+
+template <class Device>
+void ForestPass<Device>::add_embedding_gradient() {
+  const std::vector<int32_t>& tokens = plan_.distinct_tokens;
+  std::vector<int32_t> each(tokens.size() + 1);
+  std::iota(each.begin(), each.end(), 0);
+  device_.put(each, embedding_starts_);
+  device_.put(tokens, embedding_tokens_);
+  const size_t width = size_t(architecture().hidden_size);
+  device_.add_rows({d_embedding_.data(), width}, {embedding_starts_.data(), nullptr, int(tokens.size())}, embedding_tokens_.data(),
+                   {gradients_ + policy_->layout().embedding.offset, width}, int(width));
 }
 
 template <class Device>

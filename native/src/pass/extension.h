@@ -2,7 +2,7 @@
 // logits. A row's bits depend only on its own tokens, never on the other rows of the call, so log-probs equal those of training bit for bit.
 //
 // Beside what training asks for (forest_pass.h), a device gives:
-// - `Cache`, its BlockCache, and `FeedArrays`, the index arrays of rows where the device reads them: `lay_out`.
+// - `Cache`, its BlockCache, and `FeedArrays`, what store and attend read of rows: `lay_out`.
 // - `feed_rows(n, work)`: as `rows`.
 // - operations on such rows: store, attend, draw.
 #pragma once
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "model/inference/sample.h"
-#include "pass/feed_rows.h"
+#include "pass/arrays.h"
 #include "pass/layer.h"
 
 namespace longhaul {
@@ -50,7 +50,7 @@ class Extension {
     cache_ = &dynamic_cast<typename Device::Cache&>(cache);
     device_.hold(policy);
     device_.start();
-    device_.lay_out(arrays_, rows_);
+    arrays_.put(device_, rows_);
     hidden_.rows(rows_.size(), width());
     qkv_.rows(rows_.size(), qkv_width());
     through_layers();
@@ -110,7 +110,7 @@ class Extension {
 
   void rotate_and_store(int layer, RowRange at) {
     rotate_rows(device_, layer, qkv(at.first), arrays_.positions.data() + at.first, at.count, nullptr, nullptr);
-    device_.store(*cache_, layer, arrays_, at, qkv(at.first));
+    device_.store(*cache_, layer, arrays_.own, at, qkv(at.first));
   }
 
   /// Computes queries, keys and values of a layer; keys and values go to the cache.
@@ -121,7 +121,7 @@ class Extension {
 
   void attend_and_transform(int layer, RowRange at) {
     Activation* attention = device_.scratch().attention.room(size_t(at.count) * size_t(architecture().query_width()));
-    device_.attend(*cache_, layer, arrays_, at, qkv(at.first), attention);
+    device_.attend(*cache_, layer, arrays_.own, at, qkv(at.first), attention);
     Activation* gate_up = device_.scratch().gate_up.room(size_t(at.count) * 2 * size_t(architecture().intermediate_size));
     transform_rows(device_, layer, at, attention, hidden(at.first), gate_up, hidden(at.first), nullptr, applied_by(device_));
   }
@@ -131,7 +131,8 @@ class Extension {
     if (rows_.wanted.size() == rows_.tokens.size()) return;
     const std::vector<int32_t> kept = rows_.keep_wanted();
     if (kept.empty()) return;
-    device_.lay_out(arrays_, rows_, kept);
+    arrays_.put(device_, rows_);
+    device_.put(kept, arrays_.kept);
     const auto keep = [&](Activations<Device>& from, Activations<Device>& to, size_t width) {
       to.rows(rows_.size(), width);
       device_.gather({from.data(), width}, arrays_.kept.data(), {to.data(), width}, rows_.size(), int(width));
@@ -144,7 +145,7 @@ class Extension {
   Device device_;
   typename Device::Cache* cache_ = nullptr;
   FeedRows rows_;
-  typename Device::FeedArrays arrays_;
+  FeedArrays<Device> arrays_;
   Activations<Device> hidden_, kept_, qkv_, kept_qkv_;
   typename Device::template Buffer<float> logits_;
 };

@@ -16,14 +16,15 @@
 // - operations on such rows: gather, apply, rms_norm, rotate, swiglu, logits, row_logprobs, softmax_gradient, logits_backward.
 // - `pieces(pieces, layer, gradients, work)`: work(piece) for a `Piece` of rows at a time, a CPU's tile or all rows of a GPU. Its operations
 //   compute the gradients of rows, and add to `gradients` what the rows of each of `pieces` give, in order.
-// - operations on all rows: attention, embedding rows.
-// - `Arrays`, a pass's index arrays where the device reads them.
+// - operations on all rows: attention, add_rows.
+// - `Arrays`, what attention reads of a pass beside PassArrays: `lay_out`.
 // - the steps of an update: check_gradient, gradient_norm, step, collect, give_up (training.h).
 #pragma once
 
 #include <utility>
 #include <vector>
 
+#include "pass/arrays.h"
 #include "pass/layer.h"
 #include "pass/plan/pass_plan.h"
 #include "pass/rows.h"
@@ -72,7 +73,7 @@ class ForestPass : public Training {
   LayerActivations<Device>& activations(int layer) { return layers_[keep_ == Keep::everything ? size_t(layer) : 0]; }
   Activations<Device>& input(int layer) { return inputs_[keep_ == Keep::nothing ? 0 : size_t(layer)]; }
   int outputs(const PassRange& pass, int layer) const { return last(layer) ? pass.outputs : pass.rows; }
-  typename Device::Arrays& arrays(const PassRange& pass) { return arrays_[size_t(&pass - plan_.passes.data())]; }
+  PassArrays<Device>& arrays(const PassRange& pass) { return arrays_[size_t(&pass - plan_.passes.data())]; }
 
   Device device_;
   ForestPassSettings settings_;
@@ -85,7 +86,7 @@ class ForestPass : public Training {
   float inverse_temperature_ = 1;
   OnAdvance advanced_, passed_;
   PassPlan plan_;
-  std::vector<typename Device::Arrays> arrays_;
+  std::vector<PassArrays<Device>> arrays_;
 
   // Forward pass.
   Keep keep_ = Keep::nothing;
@@ -108,6 +109,7 @@ class ForestPass : public Training {
   // Backward pass. In the last layer `d_hidden_` has the rows of outputs, until they are scattered.
   Activations<Device> d_hidden_, d_hidden_all_, d_attention_, d_qkv_;
   Activations<Device> d_embedding_;                 // [distinct tokens, hidden]
+  Buffer<int32_t> embedding_starts_, embedding_tokens_;
   std::vector<Activations<Device>> d_keys_values_;  // as keys_values_
   /// What the gradient is added to; `own_gradients_` is its memory unless the caller gives it.
   float* gradients_ = nullptr;
@@ -118,6 +120,7 @@ class ForestPass : public Training {
   }
   void start(bool entropy);
   void drop_activations();
+  void add_embedding_gradient();
 
   // forward.h
   /// `store_keys`: with several passes, also writes its rows' keys and values to `keys_values_`.

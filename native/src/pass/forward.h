@@ -78,7 +78,7 @@ ForestAttention<typename Device::Activation> ForestPass<Device>::attention_of(in
 /// Computes `attention` of a layer, and `log_sums` if `saving`.
 template <class Device>
 void ForestPass<Device>::attend(const PassRange& pass, int layer, bool saving) {
-  if (outputs(pass, layer) > 0) device_.attention(arrays(pass), attention_of(layer, saving));
+  if (outputs(pass, layer) > 0) device_.attention(arrays(pass).own, attention_of(layer, saving));
 }
 
 /// Computes queries, keys and values of a layer.

@@ -22,6 +22,13 @@ struct Matrix {
   size_t ld;
 };
 
+/// Lists of rows: list i has the rows indices[starts[i]] to indices[starts[i + 1] − 1]; without `indices`, starts[i] to starts[i + 1] − 1.
+struct RowLists {
+  const int32_t* starts;
+  const int32_t* indices;
+  int count;
+};
+
 /// Rows in one partial sum of the gradient of a norm or bias.
 constexpr int norm_block_rows = 64;
 

@@ -74,9 +74,9 @@ void CpuExtension::run_by_columns() {
     if (layer + 1 == layers) keep_wanted();
     const int rows = rows_.size();
     if (rows == 0) return;
-    device_.tiles(rows, std::min(device_.attention_rows(arrays_), device_.unit_rows(rows)), [&](RowRange at) {
+    device_.tiles(rows, std::min(device_.attention_rows(rows_), device_.unit_rows(rows)), [&](RowRange at) {
       float* x = attention + size_t(at.first) * query_width;
-      device_.attend(*cache_, layer, arrays_, at, qkv(at.first), x);
+      device_.attend(*cache_, layer, &rows_, at, qkv(at.first), x);
       adapt_down<float>(device_, linear.output, {x, query_width}, of(linear.output, output_adapter, at.first), at.count);
     });
     multiply(*linear.output.weight, attention, hidden(0), rows, true);

@@ -42,7 +42,7 @@ class CpuExtension::Attendance {
     if (end <= done_) return;
     const RowRange at{half_.first + done_, end - done_};
     extension_.rotate_and_store(layer_, at);
-    extension_.device_.attend(*extension_.cache_, layer_, extension_.arrays_, at, extension_.qkv(at.first),
+    extension_.device_.attend(*extension_.cache_, layer_, &extension_.rows_, at, extension_.qkv(at.first),
                               out_ + size_t(done_) * size_t(extension_.architecture().query_width()));
     done_ = end;
   }

@@ -1,7 +1,5 @@
 #include "cuda/host/cuda_device.h"
 
-#include <numeric>
-
 #include "cuda/kernels/products.h"
 
 namespace longhaul::cuda {
@@ -38,12 +36,6 @@ void CudaDevice::softmax_gradient(float* logits, int rows, float inverse_tempera
 void CudaDevice::add_head_gradient(const float* d_logits, ConstRows x, int rows, float* gradients) const {
   const ParameterRange& head = layout().head;
   add_gradient({head.offset, head.rows, head.columns, {d_logits, size_t(head.rows)}, x}, gradients, rows, stream_);
-}
-
-void CudaDevice::sum_targets(const DeviceForestPass& arrays, RowRange outputs, const float* d_targets, float* d_outputs) const {
-  const int hidden = architecture().hidden_size;
-  sum_rows({d_targets, size_t(hidden)}, {arrays.output_starts.data() + outputs.first, arrays.output_targets.data(), outputs.count},
-           {d_outputs, size_t(hidden)}, hidden, stream_);
 }
 
 Attention CudaDevice::launched(DeviceQueries& queries, const Past& past, const float* qkv, float* out, float* log_sums) const {
@@ -113,21 +105,6 @@ void CudaDevice::draw(const float* logits, int rows, std::span<const DrawRequest
     device_copy(row.data(), logits + i * size_t(vocab), size_t(vocab), stream_);
     drawn[i] = longhaul::draw(row.data(), vocab, draws[i]);
   }
-}
-
-void CudaDevice::sum_token_rows(const DeviceForestPass& arrays, const float* rows, float* sums) const {
-  const int hidden = architecture().hidden_size;
-  add_rows({rows, size_t(hidden)}, {arrays.token_starts.data(), arrays.token_rows.data(), arrays.tokens_here}, arrays.token_slots.data(),
-           {sums, size_t(hidden)}, hidden, stream_);
-}
-
-void CudaDevice::add_embedding_rows(const std::vector<int32_t>& tokens, const float* sums, float* gradient) const {
-  const int hidden = architecture().hidden_size;
-  std::vector<int32_t> starts(tokens.size() + 1);
-  std::iota(starts.begin(), starts.end(), 0);
-  Buffer<int32_t> rows, targets;
-  add_rows({sums, size_t(hidden)}, {rows.put(starts, stream_), nullptr, int(tokens.size())}, targets.put(tokens, stream_),
-           {gradient, size_t(hidden)}, hidden, stream_);
 }
 
 void CudaDevice::step(Policy& next, const Policy& from, bool reset_moments, const float* gradients, const ops::AdamStep& step) {

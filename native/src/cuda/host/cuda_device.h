@@ -55,13 +55,10 @@ class CudaDevice {
 
   int threads() const { return 1; }
   void hold(const Policy& policy) { model_ = &policies_.model_of(policy); }
-  void lay_out(DeviceForestPass& arrays, const Forest& forest, const PassPlan& plan, const PassRange& pass,
-               std::span<const int32_t> tokens_of_targets) {
-    arrays.put(forest, plan, pass, tokens_of_targets, architecture().queries_per_key_value(), stream_);
+  void lay_out(DeviceForestPass& arrays, const Forest& forest, const PassPlan& plan, const PassRange& pass) const {
+    arrays.put(forest, plan, pass, architecture().queries_per_key_value(), stream_);
   }
-  void lay_out(DeviceFeedArrays& arrays, const FeedRows& rows, std::span<const int32_t> kept = {}) {
-    arrays.put(rows, kept, architecture().queries_per_key_value(), stream_);
-  }
+  void lay_out(DeviceFeedArrays& arrays, const FeedRows& rows) const { arrays.put(rows, architecture().queries_per_key_value(), stream_); }
   void start() {}
   void pack_backward() {}
   void drop_scratch() { scratch_ = {}; }
@@ -76,7 +73,10 @@ class CudaDevice {
   Stream stream() const { return stream_; }
 
   float* zeros(Buffer<float>& buffer, size_t n) { return buffer.zeros(n, stream_); }
-  void put(const std::vector<float>& values, Buffer<float>& to) { to.put(values, stream_); }
+  template <class T>
+  void put(const auto& values, Buffer<T>& to) const {
+    to.put(std::span<const T>(values), stream_);
+  }
   /// Valid until the next call.
   std::span<const float> read(const Buffer<float>& from, size_t n);
 
@@ -140,7 +140,12 @@ class CudaDevice {
   void resize(ConstRows&, int, int) {}
   void write(ConstRows& all, Matrix<const float> x, RowRange) { all = {x.data, x.ld}; }
   void add_head_gradient(const float* d_logits, ConstRows x, int rows, float* gradients) const;
-  void sum_targets(const DeviceForestPass& arrays, RowRange outputs, const float* d_targets, float* d_outputs) const;
+  void sum_rows(Matrix<const float> from, longhaul::RowLists lists, Matrix<float> to, int width) const {
+    cuda::sum_rows({from.data, from.ld}, {lists.starts, lists.indices, lists.count}, {to.data, to.ld}, width, stream_);
+  }
+  void add_rows(Matrix<const float> from, longhaul::RowLists lists, const int32_t* targets, Matrix<float> to, int width) const {
+    cuda::add_rows({from.data, from.ld}, {lists.starts, lists.indices, lists.count}, targets, {to.data, to.ld}, width, stream_);
+  }
 
   void attention(DeviceForestPass& arrays, const ForestAttention<float>& attention) const;
   void attention_backward(DeviceForestPass& arrays, const ForestAttention<float>& forward, const ForestAttentionGradients<float>& to);
@@ -148,9 +153,6 @@ class CudaDevice {
   void store(DeviceCache& cache, int layer, DeviceFeedArrays& arrays, RowRange at, const float* qkv) const;
   void attend(DeviceCache& cache, int layer, DeviceFeedArrays& arrays, RowRange, const float* qkv, float* out) const;
   void draw(const float* logits, int rows, std::span<const DrawRequest> draws, std::span<Drawn> drawn);
-
-  void sum_token_rows(const DeviceForestPass& arrays, const float* rows, float* sums) const;
-  void add_embedding_rows(const std::vector<int32_t>& tokens, const float* sums, float* gradient) const;
 
   void check_gradient(const Oracle& oracle, std::uint64_t choice) { check_.choose(*model_, oracle, choice, stream_); }
   void check_gradients(const float* gradients) { check_.finish(gradients); }

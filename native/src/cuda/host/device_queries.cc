@@ -15,7 +15,7 @@ void DeviceQueries::put(std::span<const QuerySpan> spans, std::span<const int32_
   places.put(query_places, stream);
 }
 
-void DeviceFeedArrays::put(const FeedRows& rows, std::span<const int32_t> kept_rows, int group, Stream stream) {
+void DeviceFeedArrays::put(const FeedRows& rows, int group, Stream stream) {
   std::vector<int32_t> store_places, blocks, counting(rows.tokens.size());
   std::iota(counting.begin(), counting.end(), 0);
   std::vector<QuerySpan> spans;
@@ -31,10 +31,6 @@ void DeviceFeedArrays::put(const FeedRows& rows, std::span<const int32_t> kept_r
     while (listed <= position / block_positions) blocks.push_back(table[listed++]);
     store_places.push_back(table[position / block_positions] * block_positions + position % block_positions);
   }
-  tokens.put(rows.tokens, stream);
-  positions.put(rows.positions, stream);
-  wanted.put(rows.wanted, stream);
-  kept.put(kept_rows, stream);
   stores.put(store_places, stream);
   entries.put(blocks, stream);
   // Rows that share a past come from prefill; a decoding feed has one.

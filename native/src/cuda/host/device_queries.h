@@ -20,14 +20,13 @@ struct DeviceQueries {
            Stream stream);
 };
 
-/// The rows of a call of `extend`.
+/// Where the rows of a call of `extend` are stored, and what they attend to.
 struct DeviceFeedArrays {
-  Buffer<int32_t> tokens, positions, wanted, kept;
   Buffer<int32_t> stores;   // [rows]: places in the cache
   Buffer<int32_t> entries;  // blocks of each past
   DeviceQueries queries;
 
-  void put(const FeedRows& rows, std::span<const int32_t> kept_rows, int group, Stream stream);
+  void put(const FeedRows& rows, int group, Stream stream);
 };
 
 }  // namespace longhaul::cuda
