@@ -1,5 +1,5 @@
 // Prints what people measured on their GPUs, and sent in.
-import { textTable } from '../../src/cli/printable.js';
+import { textTable } from '../../src/cli/output.js';
 import { type GpuReport, howToReport } from '../../src/engine/native/gpu-reports.js';
 
 export const noGpuReport = `No GPU was reported yet. On a machine with one, ${howToReport}.`;

@@ -2,7 +2,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Workflow, WorkflowFailedError, type WorkflowHandle } from '@temporalio/client';
 import { CancelledFailure, type QueryDefinition, type WorkflowResultType } from '@temporalio/common';
-import { printable } from './printable.js';
+import { printable } from './output.js';
 import { openStatuses } from './temporal-access.js';
 import { whyItEnded } from './train/start-training.js';
 

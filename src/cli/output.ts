@@ -8,7 +8,6 @@ import type { OpenedStore } from '../store/runs/episodes.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { openStore } from '../store/open-store.js';
 import { listRuns, readRunIfAny } from '../store/runs/run-records.js';
-import { printable } from './printable.js';
 import { defaultStackFolder, nearestStackFolder } from './stack-folder.js';
 
 export { defaultStackFolder };
@@ -154,4 +153,27 @@ function printError(error: unknown, json: boolean): void {
 
 function asksForJson(argument: unknown): boolean {
   return typeof argument === 'object' && argument !== null && 'json' in argument && argument.json === true;
+}
+
+/**
+ * Makes untrusted text safe to print: a model's or an environment's may hold control sequences, which can change colours, the clipboard or the
+ * window title. Spells out control characters and characters that change the direction of writing. Line ends and tabs stay.
+ */
+export function printable(text: string): string {
+  return text.replace(
+    /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+}
+
+export function textTable(rows: readonly (readonly string[])[]): string {
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  return rows
+    .map((row) =>
+      row
+        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+        .join('  ')
+        .trimEnd(),
+    )
+    .join('\n');
 }

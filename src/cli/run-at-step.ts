@@ -2,7 +2,7 @@
 import { timelinesNamed } from '../activities/run/fork-run.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { readRun } from '../store/runs/run-records.js';
-import { printable } from './printable.js';
+import { printable } from './output.js';
 
 interface NamedPlace {
   name: string;

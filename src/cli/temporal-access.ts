@@ -12,12 +12,12 @@ import {
 } from '../workers/process/config.js';
 import {
   openExistingStore,
+  printable,
   storeFolderProblem,
   storeOfFolder,
   unreadableStore,
   withOutput,
 } from './output.js';
-import { printable } from './printable.js';
 import { defaultStackFolder, nearestStackFolder } from './stack-folder.js';
 import { runningStack, type StackAddresses } from '../stack/stack.js';
 import { stackOfServer } from '../stack/stack-identity.js';

@@ -1,5 +1,5 @@
 // Checks that a run's data contains everything that its spec asks for.
-import { environmentOf } from '../spec/environments/environment-of.js';
+import { environmentOf } from '../spec/environments/environment-schema.js';
 import { fixOfUnlisted } from '../spec/environments/environment-problems.js';
 import { recordDigest } from '../store/records/canonical.js';
 import type { ObjectStore } from '../store/objects/object-store.js';

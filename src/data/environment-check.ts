@@ -5,7 +5,7 @@ import { environmentKind } from '../environments/environment-kinds.js';
 import { verifierEntry } from '../environments/fleet/verifier-entry.js';
 import { OpenEnvServer, type ServerOptions } from '../environments/openenv/openenv-server.js';
 import { serverOptionsOf } from '../environments/openenv/server-options.js';
-import { environmentOf } from '../spec/environments/environment-of.js';
+import { environmentOf } from '../spec/environments/environment-schema.js';
 import { InvalidSpec } from '../spec/invalid-spec.js';
 import type { Digest } from '../spec/records/parts.js';
 import type { Task } from '../spec/records/task.js';

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { awakeLimit } from '../base/awake-clock.js';
 import { EnvironmentError } from '../environments/environment.js';
 import { environmentKind } from '../environments/environment-kinds.js';
-import { environmentOf, isOfStack } from '../spec/environments/environment-of.js';
+import { environmentOf, isOfStack } from '../spec/environments/environment-schema.js';
 import { fixOfUnlisted } from '../spec/environments/environment-problems.js';
 import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';

@@ -65,11 +65,6 @@ function toolEntries(tools: unknown): Json[] {
   return tools.filter(isObject).map((entry) => (isObject(entry.function) ? entry.function : entry));
 }
 
-/** Sorted by name, because a server may list tools in any order. */
-export function inOrder(tools: readonly ToolSpec[]): ToolSpec[] {
-  return [...tools].sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0));
-}
-
 type ToolAnswer =
   { kind: 'result'; result: ToolResult } | { kind: 'failed'; reason: 'timeout' | 'call'; message: string };
 

@@ -1,8 +1,7 @@
-// Reads a tool's parameters from its JSON Schema. They may be behind a reference or in parts, as zod-to-json-schema and pydantic write them.
+// The tools of an environment. A tool's parameters are read from its JSON Schema: they may be behind a reference or in parts, as zod-to-json-schema and pydantic write them.
+import { isObject, referredSchema } from '../base/json.js';
+import type { JsonSchemaObject, ToolSpec } from '../spec/records/task.js';
 import { isDeepStrictEqual } from 'node:util';
-import { isObject } from '../base/json.js';
-import { referredSchema } from '../base/json-pointer.js';
-import type { JsonSchemaObject } from '../spec/records/task.js';
 
 type Json = Record<string, unknown>;
 
@@ -60,4 +59,26 @@ function alternatives(parts: readonly Json[]): Json {
   const properties = [...values].map(([name, some]) => [name, some.length === 1 ? some[0] : { anyOf: some }]);
   const required = parts.map(requiredOf).reduce((all, names) => all.filter((name) => names.includes(name)));
   return { properties: Object.fromEntries(properties) as Json, required };
+}
+
+/** Sorted by name, because a server may list tools in any order. */
+export function inOrder(tools: readonly ToolSpec[]): ToolSpec[] {
+  return [...tools].sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0));
+}
+
+/**
+ * The tool list of each environment as prompts show it: sorted, because servers may list tools in any order and all nodes must show the same
+ * prompt; and the same object as long as nothing changes, because prompts are cached by the identity of their list.
+ */
+export class KnownTools {
+  readonly #newest = new Map<string, readonly ToolSpec[]>();
+
+  /** The environment's earlier list if it has the same tools; else the new list, sorted. */
+  listOf(envKey: string, tools: readonly ToolSpec[]): readonly ToolSpec[] {
+    const newest = this.#newest.get(envKey);
+    const ordered = inOrder(tools);
+    if (newest && isDeepStrictEqual(newest, ordered)) return newest;
+    this.#newest.set(envKey, ordered);
+    return ordered;
+  }
 }

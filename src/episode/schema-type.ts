@@ -1,6 +1,5 @@
 // Writes the type that a JSON Schema describes in the short form of a signature. A server's schema may be anything, also no schema at all.
-import { isObject, numberIn, writeJson } from '../base/json.js';
-import { decodedPart, referredSchema } from '../base/json-pointer.js';
+import { decodedPart, isObject, numberIn, referredSchema, writeJson } from '../base/json.js';
 
 /** Names in signatures, by JSON Schema's names. */
 export const shortTypes: ReadonlyMap<string, string> = new Map([

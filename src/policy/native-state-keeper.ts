@@ -5,7 +5,7 @@ import type { FileEngine } from '../engine/file-engine.js';
 import type { UpdateResult } from '../engine/policy-engine.js';
 import type { Digest } from '../spec/records/parts.js';
 import type { RunRecord } from '../spec/records/run-records.js';
-import { lastWarmStep } from '../spec/warm-start.js';
+import { lastWarmStep } from '../spec/schedule.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { writeCheckpoint } from '../store/runs/checkpoints.js';
 import { readRun } from '../store/runs/run-records.js';

@@ -10,7 +10,7 @@ import { fetchBatch, loggedUpdates } from './logged-updates.js';
 import { provenances, type StepUpdate } from './state-keeper.js';
 import type { Digest } from '../spec/records/parts.js';
 import type { RunRecord } from '../spec/records/run-records.js';
-import { lastWarmStep } from '../spec/warm-start.js';
+import { lastWarmStep } from '../spec/schedule.js';
 import { fetchCheckpoint, listCheckpoints } from '../store/runs/checkpoints.js';
 import { updateKey } from '../store/record-keys.js';
 import type { ObjectStore } from '../store/objects/object-store.js';

@@ -10,7 +10,7 @@ import {
   type UnsizedChart,
 } from './charts/chart.js';
 import { environmentRows, templateRows, type EnvironmentRow } from './environment-table.js';
-import { tasksOf, type EvaluationFigure } from './history/evaluations.js';
+import { type EvaluationFigure, tasksOf, unfinishedText } from './history/evaluations.js';
 import { type Faults, faultTable } from './history/faults.js';
 import { percent, points, timeSpan, whole } from './format.js';
 import { type Column, escapeHtml, page, quietNotes, section, table, tile } from './html.js';
@@ -32,7 +32,6 @@ import { trends } from './charts/trends.js';
 import { trajectoryTables } from './transcripts/trajectory-table.js';
 import { trajectoryTrends } from './charts/trajectory-trends.js';
 import { transcriptViewer } from './transcripts/transcript-viewer.js';
-import { unfinishedText } from './unfinished-evaluation.js';
 import { countedRegimes, type Regime, regimeOf, regimeRule } from './regime.js';
 import { viewerScript } from './transcripts/viewer-script.js';
 import { stepsOfChanges } from '../rl/environment-changes.js';

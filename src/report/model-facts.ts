@@ -5,7 +5,7 @@ import { clipsRatio } from '../spec/loss.js';
 import { policyLossTypes } from '../spec/records/loss-plan.js';
 import type { LoraSpec, Moments, TrainerSpec } from '../spec/run-spec.js';
 import { withLaterSettings } from '../spec/spec-input.js';
-import { lastWarmStep } from '../spec/warm-start.js';
+import { lastWarmStep } from '../spec/schedule.js';
 import { whole } from './format.js';
 
 /** For the page's first lines. Null in the usual case, in which all weights are trained. */

@@ -1,6 +1,5 @@
 // The reward of an episode: the sum of its steps' rewards, divided by the reward of a solved task. Computed in exact fractions of the decimal
 // numbers that the server wrote: equal rewards of a group must be equal in any order of their sum, or the group would seem to have a signal.
-import { rewardTolerance } from './pass.js';
 
 interface Decimal {
   digits: bigint;
@@ -59,4 +58,12 @@ function quotient(dividend: Decimal, divisor: Decimal): number {
 
 function power(exponent: number): bigint {
   return 10n ** BigInt(exponent);
+}
+
+/** Rewards that differ by less are equal. Sums and quotients of a server round, so that ten times 0.1 may come as 0.9999999999999999. */
+export const rewardTolerance = 1e-9;
+
+/** Only a full reward, 1 or more, is a pass; rewards may be any finite number. The one comparison of a reward with a full one. */
+export function isPass(reward: number): boolean {
+  return reward >= 1 - rewardTolerance;
 }

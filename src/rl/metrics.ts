@@ -3,7 +3,7 @@ import { type PassRate, passRateOf } from '../spec/pass-rate.js';
 import type { EpisodeRecord } from '../spec/records/episode.js';
 import type { PlanRecord } from '../spec/records/plan.js';
 import type { BatchIdentity } from '../spec/records/update.js';
-import { isPass } from './pass.js';
+import { isPass } from './episode-reward.js';
 
 /** Rewards of one prompt's samples; null for an unknown outcome. */
 interface RewardGroup {

@@ -2,9 +2,8 @@
 import type { ControlRecord } from './records/control-records.js';
 import type { SpecProblem } from './invalid-spec.js';
 import type { PassRate } from './pass-rate.js';
-import type { GeneratorSpec, RunSpec } from './run-spec.js';
+import type { GeneratorSpec, RunSpec, SftPhaseSpec } from './run-spec.js';
 import { suiteAfter } from './suite-due.js';
-import { lastWarmStep } from './warm-start.js';
 
 /** Names of the suites that runs play themselves; a step with both plays them in this order. */
 export const runSuites = ['interval', 'final'] as const;
@@ -66,4 +65,17 @@ export function reachesTarget(spec: RunSpec, step: number, pass_at_1: PassRate):
   if (pass_at_1 === null) return false;
   const { target_pass_at_1 } = spec.trainer;
   return target_pass_at_1 > 0 && step > plannedSteps(spec).warmStart && pass_at_1 >= target_pass_at_1;
+}
+
+/** Number of steps of a phase; its last step may have fewer mini-batches than the others. */
+export function stepsOf({
+  updates,
+  mini_batches_per_step,
+}: Pick<SftPhaseSpec, 'updates' | 'mini_batches_per_step'>): number {
+  return Math.ceil(updates / mini_batches_per_step);
+}
+
+/** Last supervised step, 0 without a warm start. Its state is the policy that GRPO starts from, and the reference of a KL term. */
+export function lastWarmStep({ warm_start }: Pick<RunSpec, 'warm_start'>): number {
+  return warm_start.reduce((sum, phase) => sum + stepsOf(phase), 0);
 }

@@ -1,5 +1,5 @@
 // Says how each process of a stack is started, and how the supervisor sees that it serves.
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Connection } from '@temporalio/client';
@@ -9,7 +9,6 @@ import { placesForNode } from '../workers/node/server-capacity.js';
 import { temporalServerArguments } from '../workers/temporal/temporal-server.js';
 import { engineQueue, orchestratorQueue } from '../workflows/messages.js';
 import { environmentOf } from './process-environments.js';
-import { gpuOfNode } from './node-gpu.js';
 import { nameServer, type StackIdentity } from './stack-identity.js';
 import type { ProcessPlan } from './supervised-process.js';
 import { findTemporalBinary } from './temporal-binary.js';
@@ -205,4 +204,25 @@ function servesFrom(folder: string): number | null {
 async function answers(url: string): Promise<boolean> {
   await httpRequest(url, { timeoutMs: 1_000, redirect: 'follow' });
   return true;
+}
+
+/** The variables of a node's process that choose its GPU, because an engine uses the first one that it sees; empty if the machine has fewer than two GPUs. `index`: the node's number; `folder`: where
+ * NVIDIA's driver lists the GPUs. */
+export function gpuOfNode(
+  index: number,
+  env: NodeJS.ProcessEnv = process.env,
+  folder = '/proc/driver/nvidia/gpus',
+): { CUDA_VISIBLE_DEVICES?: string } {
+  const named = env['CUDA_VISIBLE_DEVICES']?.split(',').filter(Boolean);
+  const visible = named ?? listed(folder).map((_, place) => String(place));
+  const own = visible.length > 1 ? visible[index % visible.length] : undefined;
+  return own === undefined ? {} : { CUDA_VISIBLE_DEVICES: own };
+}
+
+function listed(folder: string): string[] {
+  try {
+    return readdirSync(folder);
+  } catch {
+    return [];
+  }
 }

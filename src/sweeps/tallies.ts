@@ -2,7 +2,7 @@
 import type { Counted } from '../spec/pass-rate.js';
 import type { SuiteRecord } from '../spec/records/evaluation-records.js';
 import type { EpisodeRecord } from '../spec/records/episode.js';
-import { isPass } from '../rl/pass.js';
+import { isPass } from '../rl/episode-reward.js';
 
 export interface PlayedSample {
   /** Null if the outcome is unknown. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { printable } from '../../src/cli/printable.js';
+import { printable } from '../../src/cli/output.js';
 
 describe('printed text', () => {
   it.each([

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { refuseLargeInput } from '../../src/cli/workflow-input-size.js';
+import { refuseLargeInput } from '../../src/cli/command-refusals.js';
 
 test('a spec that no Temporal server takes is refused with its size, the limit and its largest key', () => {
   const environments = Array.from({ length: 300 }, (_, index) => ({

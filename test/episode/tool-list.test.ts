@@ -2,7 +2,7 @@
 import { toolFormat } from '../../src/episode/tool-formats/tool-format.js';
 import { describe, expect, it } from 'vitest';
 import { appByName } from '../../examples/apps/registry.js';
-import { parseServerJson } from '../../src/environments/openenv/server-json.js';
+import { parseServerJson } from '../../src/base/json.js';
 import { leftOutTools, readTools } from '../../src/environments/tool-results.js';
 import { systemPrompt } from '../../src/episode/system-prompt.js';
 import { toolListText } from '../../src/episode/tool-list.js';

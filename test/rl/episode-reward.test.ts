@@ -1,8 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { advancePassRates } from '../../src/rl/curriculum.js';
-import { episodeReward } from '../../src/rl/episode-reward.js';
+import { episodeReward, isPass, rewardTolerance } from '../../src/rl/episode-reward.js';
 import { rewardFigures } from '../../src/rl/metrics.js';
-import { isPass, rewardTolerance } from '../../src/rl/pass.js';
 import { uniform } from '../../src/rl/random.js';
 import { isSuccess } from '../../src/data/preparation/solved-tasks.js';
 

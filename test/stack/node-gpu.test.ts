@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { gpuOfNode } from '../../src/stack/node-gpu.js';
+import { gpuOfNode } from '../../src/stack/process-plans.js';
 
 const machine = (gpus: number): string => {
   const folder = mkdtempSync(join(tmpdir(), 'gpus-'));

@@ -9,7 +9,7 @@ import { refuseSilentTeacher } from '../../data/preparation/teacher/chat-endpoin
 import { requirePrepared } from '../../data/prepared-dataset.js';
 import { toolListsOf } from '../../data/tool-lists.js';
 import { datasetId, type DatasetSpec, parseDatasetSpec, type TeacherSpec } from '../../spec/dataset-spec.js';
-import { environmentOf, isOfStack } from '../../spec/environments/environment-of.js';
+import { environmentOf, isOfStack } from '../../spec/environments/environment-schema.js';
 import { fixOfUnlisted } from '../../spec/environments/environment-problems.js';
 import { InvalidSpec } from '../../spec/invalid-spec.js';
 import type { GatheredRecord } from '../../spec/records/preparation-records.js';

@@ -5,7 +5,7 @@ import { environmentKind } from '../../environments/environment-kinds.js';
 import { createSemaphore, type Semaphore } from '../../environments/semaphore.js';
 import { FailureLedger } from '../../episode/failure-ledger.js';
 import { outageClock } from '../../episode/outage-clock.js';
-import { environmentOf } from '../../spec/environments/environment-of.js';
+import { environmentOf } from '../../spec/environments/environment-schema.js';
 import type { DatasetSpec } from '../../spec/dataset-spec.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
 import type { Digest } from '../../spec/records/parts.js';

@@ -11,7 +11,7 @@ import { EnvironmentError } from '../../environments/environment.js';
 import type { EnvironmentFacts } from '../../environments/environment-kind.js';
 import { environmentKind } from '../../environments/environment-kinds.js';
 import { EnvironmentsUnavailable, heldPlaces, type Outage } from '../../episode/outage-clock.js';
-import { environmentOf, isOfStack } from '../../spec/environments/environment-of.js';
+import { environmentOf, isOfStack } from '../../spec/environments/environment-schema.js';
 import type { EnvironmentIdentities } from '../../spec/records/evaluation-records.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';

@@ -7,7 +7,7 @@ import type { Digest } from '../../spec/records/parts.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import { promptTooLong } from '../../episode/episode-loop.js';
 import { rewardFigures } from '../../rl/metrics.js';
-import { isPass } from '../../rl/pass.js';
+import { isPass } from '../../rl/episode-reward.js';
 import {
   evaluationEpisodeKey,
   evaluationEpisodesFolder,

@@ -2,7 +2,7 @@
 import type { PhaseSpan } from '../contracts.js';
 import type { ControlState } from '../../spec/records/control-records.js';
 import type { RunSpec, SftPhaseSpec } from '../../spec/run-spec.js';
-import { stepsOf } from '../../spec/warm-start.js';
+import { stepsOf } from '../../spec/schedule.js';
 
 /** `index` counts the phase's steps from 0. */
 type PhaseStep = { kind: 'sft'; spec: SftPhaseSpec; index: number } | { kind: 'grpo'; index: number };

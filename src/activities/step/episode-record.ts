@@ -57,3 +57,19 @@ export class Unfinished {
     return this.at !== null && Math.abs(Date.now() - this.at) <= ms && ms > 0;
   }
 }
+
+const longest = 500;
+const unprintable = /[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Cs}\p{Zl}\p{Zp}]+/gu;
+
+/** An environment's text as people read it in the record: at most 500 printable characters on one line, and no control characters. */
+export function recordedText(text: string): string {
+  // Cut first, because a server may send megabytes; later characters cannot be among the first 500.
+  const characters = [
+    ...text
+      .slice(0, 20 * longest)
+      .replace(unprintable, ' ')
+      .replace(/\s+/g, ' ')
+      .trim(),
+  ];
+  return characters.length <= longest ? characters.join('') : `${characters.slice(0, longest - 1).join('')}…`;
+}

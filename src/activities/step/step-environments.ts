@@ -7,7 +7,7 @@ import type { RunData } from '../../data/run-data.js';
 import { environmentKind } from '../../environments/environment-kinds.js';
 import type { EnvironmentFacts } from '../../environments/environment-kind.js';
 import { environmentChanges } from '../../rl/environment-changes.js';
-import { environmentOf, isOfStack } from '../../spec/environments/environment-of.js';
+import { environmentOf, isOfStack } from '../../spec/environments/environment-schema.js';
 import type { PlanRecord } from '../../spec/records/plan.js';
 import type { ServerIdentity, UpdateRecord } from '../../spec/records/update.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';

@@ -6,7 +6,7 @@ import { drawSlots, dynamicSamplingOf, type PoolKind, poolOf, rulesOf } from './
 import { wavesOf } from './waves.js';
 import { advancePassRates, drawDemonstrations } from '../../rl/curriculum.js';
 import { constantWithWarmup, warmupThenDecay } from '../../rl/learning-rate.js';
-import { isPass } from '../../rl/pass.js';
+import { isPass } from '../../rl/episode-reward.js';
 import { samplingOf } from '../../rl/sampling.js';
 import type { ControlState } from '../../spec/records/control-records.js';
 import { advantagesOf, crossEntropy, lossOf, wantsReference } from '../../spec/loss.js';

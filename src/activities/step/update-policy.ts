@@ -16,7 +16,7 @@ import type { UpdateProgress, UpdateResult } from '../../engine/policy-engine.js
 import type { Digest } from '../../spec/records/parts.js';
 import type { PlanRecord } from '../../spec/records/plan.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
-import { lastWarmStep } from '../../spec/warm-start.js';
+import { lastWarmStep } from '../../spec/schedule.js';
 import { stepIdOf } from '../../store/records/canonical.js';
 import { attemptsFolder, batchKey, updateKey } from '../../store/record-keys.js';
 import { checkOwner } from '../../store/runs/owners.js';

@@ -12,11 +12,10 @@ import { preparationQuery, type PreparationStatus } from '../../workflows/data/d
 import type { prepareDataset } from '../../workflows/data/prepare-dataset.js';
 import { orchestratorQueue } from '../../workflows/messages.js';
 import { beginsWithinMs, followed, hasBegun } from '../followed-workflow.js';
-import { withOutput } from '../output.js';
-import { printable } from '../printable.js';
+import { printable, withOutput } from '../output.js';
 import { type TemporalFlags, withClient, withTemporalFlags } from '../temporal-access.js';
 import { inputOfWorkflow } from '../train/workflow-input.js';
-import { refuseLargeInput } from '../workflow-input-size.js';
+import { refuseLargeInput } from '../command-refusals.js';
 import { waitingFor, waitingLine } from '../waiting-text.js';
 import { addReaders } from './data-readers.js';
 import { countsText, excludedText, failedLines, untaughtLines } from './dataset-text.js';

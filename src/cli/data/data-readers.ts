@@ -18,8 +18,7 @@ import type { Task } from '../../spec/records/task.js';
 import { gatheredKey } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { readRecord } from '../../store/records/records.js';
-import { folderOption, openStoreOf, type StoreFlags, storeOption, withOutput } from '../output.js';
-import { printable } from '../printable.js';
+import { folderOption, openStoreOf, printable, type StoreFlags, storeOption, withOutput } from '../output.js';
 import { type AttemptsPlace, attemptsWithout, attemptText, lastAttempt } from './preparation-attempts.js';
 import { type DatasetContents, diffOf, diffText, listText, showText } from './dataset-text.js';
 

@@ -5,7 +5,7 @@ import { trainingTasks, whole } from '../../report/format.js';
 import type { DatasetManifest } from '../../spec/records/manifests.js';
 import type { GatheredRecord } from '../../spec/records/preparation-records.js';
 import type { Task } from '../../spec/records/task.js';
-import { textTable } from '../printable.js';
+import { textTable } from '../output.js';
 
 export interface DatasetContents {
   manifest: DatasetManifest;

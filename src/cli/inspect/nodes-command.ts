@@ -3,9 +3,8 @@ import type { Command } from 'commander';
 import { timeSpan } from '../../report/format.js';
 import { nameOfNumerics } from '../../spec/records/numerics.js';
 import type { PoolView } from '../../workflows/messages.js';
-import { withOutput, inFolder } from '../output.js';
+import { inFolder, printable, textTable, withOutput } from '../output.js';
 import { poolView } from '../pool-view.js';
-import { printable, textTable } from '../printable.js';
 import { type TemporalFlags, withClient, withTemporalFlags } from '../temporal-access.js';
 
 const gib = 2 ** 30;

@@ -10,7 +10,7 @@ import type { ObjectStore } from '../../store/objects/object-store.js';
 import { readSequence } from '../../store/records/records.js';
 import { isUnreadable } from '../../store/record-errors.js';
 import { lastCommittedStep, listRuns, readRun, readRunIfAny } from '../../store/runs/run-records.js';
-import { BadInput, inFolder, storeOption, wholeNumber, withOutput } from '../output.js';
+import { BadInput, inFolder, storeOption, textTable, wholeNumber, withOutput } from '../output.js';
 import {
   storeOfCommand,
   temporalConfig,
@@ -18,7 +18,6 @@ import {
   withClient,
   withTemporalFlags,
 } from '../temporal-access.js';
-import { textTable } from '../printable.js';
 import { TemporalUnreachable } from '../../workers/temporal/temporal-connection.js';
 
 const describeDeadlineMs = 10_000;

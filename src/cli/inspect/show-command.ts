@@ -1,7 +1,6 @@
 // `longhaul show KEY`: prints any object of the store as readable text.
 import type { Command } from 'commander';
-import { folderOption, openStoreOf, type StoreFlags, storeOption, withOutput } from '../output.js';
-import { printable } from '../printable.js';
+import { folderOption, openStoreOf, printable, type StoreFlags, storeOption, withOutput } from '../output.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import { decodeBatchFile } from '../../store/files/batch-file.js';
 import { recordDigest } from '../../store/records/canonical.js';

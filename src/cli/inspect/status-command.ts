@@ -21,8 +21,7 @@ import {
 } from '../../workflows/status/run-text.js';
 import { followRun, progressLine } from '../train/live-view.js';
 import { countedPassRate } from '../../spec/pass-rate.js';
-import { inFolder, openExistingStore, storeOfFolder, storeOption, withOutput } from '../output.js';
-import { printable } from '../printable.js';
+import { inFolder, openExistingStore, printable, storeOfFolder, storeOption, withOutput } from '../output.js';
 import { alertsWithin } from '../train/run-alerts.js';
 import { fullDiskNote } from '../../stack/disk-space.js';
 import { nearestStackFolder } from '../stack-folder.js';

@@ -3,7 +3,7 @@ import { Option, type Command } from 'commander';
 import { DatasetCache } from '../../data/dataset-cache.js';
 import { RunDataCache } from '../../data/run-data.js';
 import { newestEvaluation, readHistory } from '../../report/history/run-history.js';
-import { unfinishedText } from '../../report/unfinished-evaluation.js';
+import { unfinishedText } from '../../report/history/evaluations.js';
 import {
   pickTranscripts,
   readableResult,
@@ -23,13 +23,13 @@ import {
   folderOption,
   inFolder,
   openStoreOf,
+  printable,
   requireRun,
   type StoreFlags,
   storeOption,
   wholeNumber,
   withOutput,
 } from '../output.js';
-import { printable } from '../printable.js';
 
 interface TranscriptsOptions extends StoreFlags {
   step?: number;

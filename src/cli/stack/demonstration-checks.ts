@@ -4,7 +4,7 @@ import { toolListsFor } from '../../data/tool-lists.js';
 import type { ToolFormat } from '../../episode/tool-formats/tool-format.js';
 import { turnIn } from '../../episode/tool-formats/shown-turn.js';
 import { actionOf } from '../../episode/turn-action.js';
-import { environmentOf } from '../../spec/environments/environment-of.js';
+import { environmentOf } from '../../spec/environments/environment-schema.js';
 import type { Demonstration, Task, ToolSpec } from '../../spec/records/task.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
 

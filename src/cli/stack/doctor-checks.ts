@@ -6,9 +6,8 @@ import { withoutKnownSecrets } from '../../base/known-secrets.js';
 import { openStore, probeStore } from '../../store/open-store.js';
 import type { TemporalConfig } from '../../workers/process/config.js';
 import { connectClient } from '../../workers/temporal/temporal-connection.js';
-import { storeFolderProblem, unreadableStore } from '../output.js';
+import { printable, storeFolderProblem, unreadableStore } from '../output.js';
 import { poolView } from '../pool-view.js';
-import { printable } from '../printable.js';
 import { orchestratorQueue, type PoolView } from '../../workflows/messages.js';
 
 export interface CheckResult {

@@ -8,7 +8,7 @@ import { askServerFacts, nameOfContract, type ServerFacts } from '../../environm
 import { OpenEnvServer, type ServerOptions } from '../../environments/openenv/openenv-server.js';
 import { serverOptionsOf } from '../../environments/openenv/server-options.js';
 import type { EnvironmentSpec, RunSpec } from '../../spec/run-spec.js';
-import { environmentOf } from '../../spec/environments/environment-of.js';
+import { environmentOf } from '../../spec/environments/environment-schema.js';
 import type { Task, ToolSpec } from '../../spec/records/task.js';
 import type { Tokenizer } from '../../episode/tokenizer.js';
 import { toolListText } from '../../episode/tool-list.js';

@@ -6,7 +6,7 @@ import type { DataFiles } from '../../data/run-dataset.js';
 import { serverOptionsOf } from '../../environments/openenv/server-options.js';
 import { type CheckedModel, checkedModel } from '../../policy/model-assets.js';
 import type { Task } from '../../spec/records/task.js';
-import { environmentOf } from '../../spec/environments/environment-of.js';
+import { environmentOf } from '../../spec/environments/environment-schema.js';
 import type { EnvironmentSpec, RunSpec } from '../../spec/run-spec.js';
 import { readSpecFile } from '../../spec/spec-input.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';

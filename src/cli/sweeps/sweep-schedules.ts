@@ -14,8 +14,7 @@ import {
   type SweepTarget,
 } from '../../sweeps/schedule-options.js';
 import { orchestratorQueue } from '../../workflows/messages.js';
-import { withOutput } from '../output.js';
-import { printable, textTable } from '../printable.js';
+import { printable, textTable, withOutput } from '../output.js';
 import { type TemporalFlags, withClient } from '../temporal-access.js';
 
 export const target: SweepTarget = { workflowType: 'evalSweep', taskQueue: orchestratorQueue };

@@ -2,8 +2,7 @@
 import { type Client, WorkflowExecutionAlreadyStartedError, WorkflowNotFoundError } from '@temporalio/client';
 import { type Command, InvalidArgumentError } from 'commander';
 import { followed } from '../followed-workflow.js';
-import { withOutput } from '../output.js';
-import { printable } from '../printable.js';
+import { printable, withOutput } from '../output.js';
 import {
   appliedText,
   apply,

@@ -10,7 +10,7 @@ import type { ObjectStore } from '../../store/objects/object-store.js';
 import { openRunView } from '../../store/runs/quarantine.js';
 import { readSequence } from '../../store/records/records.js';
 import { lastCommittedStep, readRun, readUpdates } from '../../store/runs/run-records.js';
-import { printable } from '../printable.js';
+import { printable } from '../output.js';
 
 const storeWithinMs = 10_000;
 /** Updates to read before the time limit starts again. A long run may take longer in all, but a store that hangs is noticed. */

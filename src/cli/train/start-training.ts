@@ -7,7 +7,7 @@ import { parseRunSpec } from '../../spec/spec-input.js';
 import { orchestratorQueue } from '../../workflows/messages.js';
 import type { trainingRun } from '../../workflows/run/training-run.js';
 import type { TrainingOptions } from '../../workflows/run/training-options.js';
-import { refuseLargeInput } from '../workflow-input-size.js';
+import { refuseLargeInput } from '../command-refusals.js';
 import { type RunHandle, runHandle, workflowIdOf } from '../temporal-access.js';
 import { inputOfWorkflow } from './workflow-input.js';
 

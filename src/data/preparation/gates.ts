@@ -3,7 +3,7 @@
 import { withoutKnownSecrets } from '../../base/known-secrets.js';
 import type { Environment, EnvironmentBackend } from '../../environments/environment.js';
 import { answerToolName } from '../../environments/tool-results.js';
-import { isPass, rewardTolerance } from '../../rl/pass.js';
+import { isPass, rewardTolerance } from '../../rl/episode-reward.js';
 import { promptOf } from '../../episode/conversation.js';
 import type { FailureLedger } from '../../episode/failure-ledger.js';
 import { contentText } from '../../episode/observation.js';

@@ -1,7 +1,7 @@
 // The first part of preparing a dataset: reads its files, and stores what the spec selects of them. All later parts read only what is stored
 // here.
 import { nearestName } from '../../base/nearest-name.js';
-import { environmentOf } from '../../spec/environments/environment-of.js';
+import { environmentOf } from '../../spec/environments/environment-schema.js';
 import { fixOfUnlisted } from '../../spec/environments/environment-problems.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { GatheredRecord } from '../../spec/records/preparation-records.js';

@@ -5,7 +5,7 @@ import { RecentlyUsed } from '../../base/recently-used.js';
 import type { GatheredRecord, TaughtRecord } from '../../spec/records/preparation-records.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { Task } from '../../spec/records/task.js';
-import { isPass } from '../../rl/pass.js';
+import { isPass } from '../../rl/episode-reward.js';
 import { taughtKey } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { recordDigest } from '../../store/records/canonical.js';

@@ -12,7 +12,7 @@ import {
   EnvironmentError,
   type OpenOptions,
 } from '../environment.js';
-import { KnownTools } from '../known-tools.js';
+import { KnownTools } from '../tool-schema.js';
 import type { Semaphore } from '../semaphore.js';
 import { fleetEpisode } from './fleet-episode.js';
 import { FleetInstances, type Order, type Owner } from './fleet-instances.js';

@@ -2,11 +2,10 @@
 // only one episode may be open at a time, and after each step `GET /state` must show that the world is still this episode's: some servers
 // keep no world between requests, and other clients may have reset it. The server's bare 500 is an exception of the environment; a proxy
 // says 502, 503 or 504.
-import { isObject, numberIn, writeJson } from '../../base/json.js';
+import { isObject, numberIn, parseServerJson, writeJson } from '../../base/json.js';
 import { httpRequest, type NoAnswer } from '../../base/http-request.js';
 import { EnvironmentError } from '../environment.js';
 import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
-import { parseServerJson } from './server-json.js';
 import { textOf } from '../tool-results.js';
 
 export class HttpConnection implements OpenEnvConnection {

@@ -1,7 +1,6 @@
 // One request to a server's `POST /mcp`, which speaks JSON-RPC 2.0.
-import { isObject, writeJson } from '../../base/json.js';
+import { isObject, parseServerJson, writeJson } from '../../base/json.js';
 import { httpRequest } from '../../base/http-request.js';
-import { parseServerJson } from './server-json.js';
 import { textOf } from '../tool-results.js';
 
 export type McpAnswer =

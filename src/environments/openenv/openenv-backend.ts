@@ -14,7 +14,7 @@ import {
   type OpenOptions,
   type SessionReference,
 } from '../environment.js';
-import { KnownTools } from '../known-tools.js';
+import { KnownTools } from '../tool-schema.js';
 import { createCircuitBreaker } from './circuit-breaker.js';
 import type { SessionNotes } from '../environment-kind.js';
 import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';

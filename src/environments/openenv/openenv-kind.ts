@@ -4,7 +4,7 @@ import type { Task, ToolSpec } from '../../spec/records/task.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
 import { EnvironmentError } from '../environment.js';
 import type { EnvironmentHost, EnvironmentKind, Refusal } from '../environment-kind.js';
-import { inOrder } from '../tool-results.js';
+import { inOrder } from '../tool-schema.js';
 import { createOpenEnvBackend } from './openenv-backend.js';
 import { OpenEnvServer } from './openenv-server.js';
 import { askServerFacts } from './server-facts.js';
@@ -86,7 +86,7 @@ async function tools(
   if (found?.contract.act) return [found.contract.act];
   // A server without sockets has only one world, and a reset would end the episode that plays there.
   const listed = found?.transport === 'http' ? await asked.toolsWithoutEpisode(timeoutMs) : [];
-  // In the same order as for episodes (`known-tools.ts`).
+  // In the same order as for episodes (`KnownTools`).
   if (listed.length > 0) return inOrder(listed);
   const backend = createOpenEnvBackend({ ...server, maxSessions: 1 });
   try {

@@ -1,6 +1,6 @@
 // Finds out about an OpenEnv server: its transport, its contract, and whether it is up. In all versions of OpenEnv an answer has observation,
 // reward and done; versions differ in how a session is reached and in what an action is.
-import { isObject, writeJson } from '../../base/json.js';
+import { isObject, parseServerJson, writeJson } from '../../base/json.js';
 import { type HttpAnswer, httpRequest, NoAnswer } from '../../base/http-request.js';
 import { withoutSecrets } from '../../base/secrets.js';
 import type { ToolSpec } from '../../spec/records/task.js';
@@ -11,7 +11,6 @@ import type { SessionNotes } from '../environment-kind.js';
 import { askMcp } from './mcp-request.js';
 import { ErrorFrame, type OpenEnvConnection } from './openenv-connection.js';
 import { OpenEnvSocket } from './openenv-socket.js';
-import { parseServerJson } from './server-json.js';
 import { readToolPages } from '../tool-results.js';
 import { parametersIn } from '../tool-schema.js';
 

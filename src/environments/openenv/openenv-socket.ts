@@ -3,14 +3,13 @@
 // notifications. After a late reply, requests and replies would no longer match, so the socket is dropped and never used again. If the server
 // keeps the session of a lost socket, another socket continues it, and the frame in flight is sent again with the same idempotency key.
 // Otherwise a lost socket ends the session: a new one would have another world.
-import { isObject, writeJson } from '../../base/json.js';
+import { isObject, parseServerJson, writeJson } from '../../base/json.js';
 import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { RawData, WebSocket } from 'ws';
 import { awakeNow, awakeTimeout } from '../../base/awake-clock.js';
 import { EnvironmentError } from '../environment.js';
 import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
-import { parseServerJson } from './server-json.js';
 import { errorText, textOf } from '../tool-results.js';
 import { isRefused, openWebSocket } from './web-socket.js';
 

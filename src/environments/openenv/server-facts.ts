@@ -1,13 +1,13 @@
 // Facts that distinguish a server from another one that plays the same tasks. They are read in a separate session, which ends after the
 // answers.
-import { isObject } from '../../base/json.js';
+import { isObject, parseServerJson } from '../../base/json.js';
 import type { Task } from '../../spec/records/task.js';
 import { EnvironmentError } from '../environment.js';
 import type { EnvironmentFacts } from '../environment-kind.js';
 import { ErrorFrame, type ReplyFrame } from './openenv-connection.js';
 import { type ContractKind, OpenEnvServer, type ServerOptions, type Transport } from './openenv-server.js';
-import { parseServerJson } from './server-json.js';
-import { inOrder, isReward, leftOutTools, readTools } from '../tool-results.js';
+import { isReward, leftOutTools, readTools } from '../tool-results.js';
+import { inOrder } from '../tool-schema.js';
 
 export interface ServerFacts extends EnvironmentFacts {
   contract: 'openenv/tools' | 'openenv/gym';

@@ -1,9 +1,8 @@
 // Reads the tasks that a server of OpenEnv 0.4.1 or later lists itself, page by page. Their form is the environment's own; a reset with `split` and
 // `index` selects one.
-import { isObject, numberIn, writeJson } from '../../base/json.js';
+import { isObject, numberIn, parseServerJson, writeJson } from '../../base/json.js';
 import { httpRequest, NoAnswer } from '../../base/http-request.js';
 import { textOf } from '../tool-results.js';
-import { parseServerJson } from './server-json.js';
 
 /** A row of a task file. */
 export interface ServerTask {

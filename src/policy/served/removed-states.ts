@@ -1,6 +1,6 @@
 // Removes a run's saved states from a Tinker server: each holds a whole optimizer, and with `save_every` 1 there would be one a step.
 import type { SavedOnServer, TinkerService } from '../../engine/tinker/service.js';
-import { lastWarmStep } from '../../spec/warm-start.js';
+import { lastWarmStep } from '../../spec/schedule.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { isSamplerOf, stepOfSave } from '../../store/records/served-names.js';
 import { listCheckpoints } from '../../store/runs/checkpoints.js';

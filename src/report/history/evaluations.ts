@@ -2,8 +2,13 @@
 import type { EvaluationResult } from '../../spec/records/evaluation-records.js';
 import { inParallel } from '../../base/in-parallel.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
-import { readEvaluated, readRunEvaluations } from '../../store/evaluations/run-evaluations.js';
+import {
+  readEvaluated,
+  readRunEvaluations,
+  type UnfinishedEvaluation,
+} from '../../store/evaluations/run-evaluations.js';
 import { timelinesOf } from '../../store/runs/run-records.js';
+import { mostFrequentReason, reasonText } from '../../rl/grades.js';
 
 export interface EvaluationFigure {
   step: number;
@@ -39,4 +44,13 @@ export function episodesOf({ result }: EvaluationFigure): number {
 
 export function tasksOf(figure: EvaluationFigure): number {
   return episodesOf(figure) / (figure.result.samples_per_task ?? 1);
+}
+
+/** `evaluation final of step 0 has no result yet: of 3 episodes 3 have an unknown outcome, most often tracker: grade: …` */
+export function unfinishedText({ step, suite_name, episodes }: UnfinishedEvaluation): string {
+  const head = `evaluation ${suite_name} of step ${step} has no result yet: of ${episodes.length} episodes`;
+  const unknown = episodes.filter(({ outcome }) => outcome.status === 'unknown').length;
+  const most = mostFrequentReason(episodes);
+  const why = most === null ? '' : `, most often ${reasonText(most)}`;
+  return `${head} ${unknown} ${unknown === 1 ? 'has' : 'have'} an unknown outcome${why}`;
 }

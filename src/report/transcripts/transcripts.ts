@@ -1,6 +1,6 @@
 // Turns episodes into conversations that a person can read: the messages by the run's chat template, and each turn of the model as the run
 // has read it.
-import { isPass } from '../../rl/pass.js';
+import { isPass } from '../../rl/episode-reward.js';
 import { isObject, parseJson, writeJson } from '../../base/json.js';
 import { type TextCoder, turnContext, turnText } from '../../episode/conversation.js';
 import type { ToolFormatName } from '../../spec/tool-format-names.js';

@@ -76,3 +76,17 @@ export const environment = z.strictObject({
       'grade of an episode without a call if the reset gave no reward; absent: `unknown`, but 0 with `reward: sum` or `contract: gym`',
     ),
 });
+
+/** The entry with this key, or the one for all keys. */
+export function environmentOf<Entry extends { env_key: string }>(
+  environments: readonly Entry[],
+  envKey: string,
+): Entry | undefined {
+  const named = environments.find(({ env_key }) => env_key === envKey);
+  return named ?? environments.find(({ env_key }) => env_key === '*');
+}
+
+/** True if the entry means the server of the embedded stack. */
+export function isOfStack({ url, kind }: { url?: string | undefined; kind?: string | undefined }): boolean {
+  return url === undefined && kind !== 'fleet';
+}

@@ -7,7 +7,7 @@ import { wantsReference } from '../../spec/loss.js';
 import type { BaseRecord, UpdateRecord } from '../../spec/records/update.js';
 import type { PlanRecord } from '../../spec/records/plan.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
-import { lastWarmStep } from '../../spec/warm-start.js';
+import { lastWarmStep } from '../../spec/schedule.js';
 import { AuditReport, readable, type ChainAudit, type Rule } from './audit-report.js';
 import { canonicalText, differences, recordDigest, stepIdOf } from '../records/canonical.js';
 import { checkBatch, checkWaves } from './batch-audit.js';

@@ -5,7 +5,7 @@ import type { Digest } from '../../spec/records/parts.js';
 import type { PlanRecord } from '../../spec/records/plan.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import type { Numerics } from '../../spec/records/numerics.js';
-import { lastWarmStep } from '../../spec/warm-start.js';
+import { lastWarmStep } from '../../spec/schedule.js';
 import { inParallel } from '../../base/in-parallel.js';
 import { recordDigest } from '../records/canonical.js';
 import {

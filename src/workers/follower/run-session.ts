@@ -19,7 +19,7 @@ import { pause, within } from './deadlines.js';
 import { follow, type FollowerEnd, type FollowerTimes, usualTimes } from './follower.js';
 import { readIfWhole, replaceFile } from './follower-notes.js';
 import { NoticeBook } from './notice-book.js';
-import { discreet, type RunStanding } from './run-standing.js';
+import { discreet, type RunStanding } from './run-watch.js';
 
 /** Settings that the follower process uses for all runs. */
 export interface SessionSettings {

@@ -8,12 +8,11 @@ import {
 } from '@temporalio/client';
 import { defineSearchAttributeKey } from '@temporalio/common';
 import type { RunStatus } from '../../activities/contracts.js';
-import type { RunEnding } from './run-events.js';
-import type { RunStanding } from './run-standing.js';
 import { inParallel } from '../../base/in-parallel.js';
 import { namesFolder, ownersFolder } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { readSequence } from '../../store/records/records.js';
+import type { RunEnding } from './run-events.js';
 
 /** A run and the workflow start that drives it. `firstRunId` stays the same through continue-as-new and a reset. */
 export interface DrivenRun {
@@ -194,4 +193,26 @@ function innermost(error: Error): string | null {
   let inner = error;
   while (inner.cause instanceof Error) inner = inner.cause;
   return inner === error || inner.message.startsWith('Workflow execution ') ? null : inner.message;
+}
+
+/** What only Temporal knows about a run. The follower process keeps it current, and the run's followers read it. */
+export interface RunStanding {
+  /** True once the run writes no more records. */
+  over: boolean;
+  /** Null while the run continues, and if Temporal no longer knows its workflow. */
+  ending: RunEnding | null;
+  /** The phase as the workflow reports it; null if the workflow could not be asked. */
+  phase: string | null;
+  /** Why the run waits for a person, or which failure repeats and is still tried. */
+  blocked: { reason: string; remedy: string } | null;
+}
+
+/** Removes secrets by `clean`, because the failures of workflows repeat messages from outside. */
+export function discreet(standing: RunStanding, clean: (text: string) => string): RunStanding {
+  const { ending, blocked } = standing;
+  return {
+    ...standing,
+    ending: ending && { ...ending, reason: ending.reason && clean(ending.reason) },
+    blocked: blocked && { reason: clean(blocked.reason), remedy: clean(blocked.remedy) },
+  };
 }

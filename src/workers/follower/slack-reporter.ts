@@ -22,7 +22,7 @@ import {
   targetNote,
   type ReportedEvaluation,
 } from './run-events.js';
-import type { RunStanding } from './run-standing.js';
+import type { RunStanding } from './run-watch.js';
 
 interface SlackReporterOptions {
   store: ObjectStore;

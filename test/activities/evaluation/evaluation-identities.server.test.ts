@@ -22,7 +22,7 @@ import { canonicalBytes } from '../../../src/store/records/canonical.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { readUpdate } from '../../../src/store/runs/run-records.js';
 import { readUnfinishedEvaluation } from '../../../src/store/evaluations/run-evaluations.js';
-import { unfinishedText } from '../../../src/report/unfinished-evaluation.js';
+import { unfinishedText } from '../../../src/report/history/evaluations.js';
 import {
   type ForeignFacts,
   type ForeignServer,

@@ -1,7 +1,7 @@
 // Which rewards are grades, and how the error describes the others.
 import { describe, expect, it } from 'vitest';
 import { gradeOfNoCall, observedReward } from '../../../src/environments/openenv/observed-reward.js';
-import { parseServerJson } from '../../../src/environments/openenv/server-json.js';
+import { parseServerJson } from '../../../src/base/json.js';
 
 const data = (json: string) => parseServerJson(json) as Record<string, unknown>;
 

@@ -13,7 +13,7 @@ import { textResult } from '../../../src/environments/tool-results.js';
 import { contentText } from '../../../src/episode/observation.js';
 import type { InfrastructureFault } from '../../../examples/apps/server/app-session.js';
 import type { EnvironmentServer } from '../../../examples/apps/server/environment-server.js';
-import { isPass } from '../../../src/rl/pass.js';
+import { isPass } from '../../../src/rl/episode-reward.js';
 import { startForeignServer } from '../foreign-server.js';
 import { counterTask, startCounterServer, token, worlds } from '../stand-in.js';
 import { withFaults } from '../faulty-backend.js';

@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { followRun, type SessionOptions } from '../../../src/workers/follower/run-session.js';
-import type { RunStanding } from '../../../src/workers/follower/run-standing.js';
+import type { RunStanding } from '../../../src/workers/follower/run-watch.js';
 import type { RecordTypes } from '../../../src/spec/records/record-kinds.js';
 import { withoutSecrets } from '../../../src/base/secrets.js';
 import { ownersFolder, sequenceKey } from '../../../src/store/record-keys.js';

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { recordedText } from '../../src/episode/recorded-text.js';
-import { canonicalText } from '../../src/store/records/canonical.js';
+import { recordedText } from '../../../../src/activities/step/episode-record.js';
+import { canonicalText } from '../../../../src/store/records/canonical.js';
 
 test('the recorded text has the same words, on one line', () => {
   expect(recordedText('no task\n  "T-1" \u001b[31mhere\u202e\u0000')).toBe('no task "T-1" [31mhere');
