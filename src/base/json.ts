@@ -57,11 +57,7 @@ export function replaceNumbers(text: string, replace: (written: string) => strin
 }
 
 /** The JSON text with the pattern's matches outside strings replaced. */
-export function replaceOutsideStrings(
-  text: string,
-  pattern: RegExp,
-  replace: (found: string) => string,
-): string {
+function replaceOutsideStrings(text: string, pattern: RegExp, replace: (found: string) => string): string {
   return stretchesOf(text)
     .map((stretch) => (isString(stretch) ? stretch : stretch.replace(pattern, replace)))
     .join('');

@@ -12,7 +12,7 @@ import type { ObjectStore } from '../store/objects/object-store.js';
 import { createFile, recordFunction } from '../store/records/records.js';
 import type { Exclusion } from './task-selection.js';
 
-export interface DatasetFiles {
+interface DatasetFiles {
   tasks: readonly Task[];
   demonstrations: readonly Demonstration[];
   /** Tools by environment, as canonical JSON. */

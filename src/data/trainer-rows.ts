@@ -2,7 +2,7 @@
 import { isObject, numberIn, parseJson } from '../base/json.js';
 
 /** A row in our names, or why it cannot be one. */
-export type ConvertedRow = { row: unknown } | { problem: string };
+type ConvertedRow = { row: unknown } | { problem: string };
 
 /** Columns that only the trainer of the row reads, or its grader. */
 const foreignColumns = [

@@ -21,7 +21,7 @@ import { findModel, type ModelSource } from './model-source.js';
 import { type LoraPair, readAdapter } from './peft-adapter.js';
 import { type StoredTensor, tensorsIn } from './tensor-file.js';
 
-export interface EngineFolderOptions extends WriteProgress {
+interface EngineFolderOptions extends WriteProgress {
   /** The run spec's; it replaces that of the config. */
   ropeScaling?: RopeScaling | undefined;
   /** Folder in which a temporary folder may be made, as big as the model. */

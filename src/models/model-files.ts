@@ -124,7 +124,7 @@ export async function readTextIfAny(path: string): Promise<string | null> {
 }
 
 /** The text without the byte order mark that some editors write. */
-export function withoutMark(text: string): string {
+function withoutMark(text: string): string {
   return text.replace(/^\uFEFF/, '');
 }
 

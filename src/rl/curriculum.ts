@@ -10,7 +10,7 @@ const shareTolerance = 1e-9;
 /** Assumed pass rate of a pool that was never tried; it gives the highest weight. */
 const untried = 0.5;
 
-export interface DrawnTask {
+interface DrawnTask {
   /** The pool from which the task was drawn. */
   pool: string;
   /** Index into the pool's tasks, in data order. */
@@ -18,7 +18,7 @@ export interface DrawnTask {
 }
 
 /** The training tasks of one template or of one environment. */
-export interface TaskPool {
+interface TaskPool {
   /** Number of tasks. */
   size: number;
   env: string;

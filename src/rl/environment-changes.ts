@@ -4,7 +4,7 @@ import type { ServerIdentity, UpdateRecord } from '../spec/records/update.js';
 /** The newest known facts by environment. */
 export type KnownServers = Readonly<Record<string, ServerIdentity>>;
 
-export interface EnvironmentChange {
+interface EnvironmentChange {
   environment: string;
   /** For example `version 1 → 2`, `other tools`. */
   changes: string[];

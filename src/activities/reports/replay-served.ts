@@ -41,7 +41,7 @@ export interface ServedReplayPlan extends ReplayRange {
 }
 
 /** Where the bound comes from. `logprob_tolerance` is used if step `to` has no recorded log-probs. */
-export type ReplayBound = 'moved' | 'weights_tolerance' | 'logprob_tolerance';
+type ReplayBound = 'moved' | 'weights_tolerance' | 'logprob_tolerance';
 
 export interface ServedReplay extends ServedReplayPlan {
   /** Saved state of step `to`, as the server names it. */
@@ -66,7 +66,7 @@ export interface ServedReplay extends ServedReplayPlan {
   seconds: number;
 }
 
-export interface ServedReplayDeps {
+interface ServedReplayDeps {
   store: ObjectStore;
   service: TinkerService;
   waiting: WaitOptions;

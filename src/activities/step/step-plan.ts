@@ -38,7 +38,7 @@ type OwnPart = Pick<
   | 'owner_digest'
 >;
 
-export interface PlanSources {
+interface PlanSources {
   own: OwnPart;
   data: Pick<RunData, 'record' | 'trainTasks' | 'taskByKey' | 'demonstrationsByKind'>;
   control: ControlState;

@@ -8,7 +8,7 @@ import { explained } from '../command-refusals.js';
 import { inFolder, requireRun } from '../output.js';
 import { runHandle, type TemporalFlags, withClient } from '../temporal-access.js';
 
-export interface ResumedRun {
+interface ResumedRun {
   control: ControlState;
   resampling: Resampling;
 }

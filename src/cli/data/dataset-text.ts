@@ -123,7 +123,7 @@ function keysText(keys: readonly string[]): string {
   return `${keys.slice(0, 2).join(', ')}${keys.length > 2 ? ', …' : ''}`;
 }
 
-export interface DatasetDiff {
+interface DatasetDiff {
   added: string[];
   removed: string[];
   /** Another prompt, environment, verifier, … */

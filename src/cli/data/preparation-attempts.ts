@@ -7,7 +7,7 @@ const answerWithinMs = 5_000;
 const mostListed = 20;
 const workflowPrefix = 'data/';
 
-export interface PreparationAttempt {
+interface PreparationAttempt {
   dataset: string;
   how: 'under way' | 'failed' | 'terminated' | 'cancelled' | 'timed out';
   /** Time of the start, or of the end, by the server's clock, ISO 8601. */

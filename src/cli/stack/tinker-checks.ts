@@ -29,7 +29,7 @@ import type { RunSpec, ServedModel } from '../../spec/run-spec.js';
 import { tinkerOf } from '../../workers/process/config.js';
 import type { CheckResult } from './doctor-checks.js';
 
-export interface TinkerTarget {
+interface TinkerTarget {
   url: string;
   /** The model that nodes serve; null: the spec's, or the server's only one. */
   model: string | null;

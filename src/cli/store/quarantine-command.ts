@@ -10,7 +10,7 @@ import { readRun } from '../../store/runs/run-records.js';
 import { BadKey } from '../../store/record-errors.js';
 import { folderOption, openStoreOf, type StoreFlags, storeOption, withOutput, inFolder } from '../output.js';
 
-export interface Quarantined {
+interface Quarantined {
   run: string;
   key: string;
   control: number;

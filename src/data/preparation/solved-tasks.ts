@@ -14,7 +14,7 @@ import { jsonItems } from '../dataset-writer.js';
 import { readAsset } from '../run-data.js';
 import type { Solution } from '../task-file.js';
 
-export interface SolvedTask {
+interface SolvedTask {
   task: Task;
   solution: Solution;
   isTaught: boolean;
@@ -81,7 +81,7 @@ export async function untaughtReasons(
 }
 
 /** The result of a task's tries, in words that are equal for tasks with the same result. */
-export function whyUntaught(tries: readonly Pick<TaughtRecord, 'value' | 'reason' | 'calls'>[]): string {
+function whyUntaught(tries: readonly Pick<TaughtRecord, 'value' | 'reason' | 'calls'>[]): string {
   if (tries.length === 0) return 'not tried: the budget was spent before';
   const times = tries.length === 1 ? 'in one try' : `in ${tries.length} tries`;
   const values = tries.flatMap(({ value }) => value ?? []);

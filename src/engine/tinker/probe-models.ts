@@ -5,7 +5,7 @@ import type { TinkerClient, WaitOptions } from './futures.js';
 import type { AdamParams, Numbered, ServedLora, TinkerService } from './service.js';
 import { encodePass, type Datum, type PassRequest } from './wire.js';
 
-export interface ProbedServer {
+interface ProbedServer {
   client: TinkerClient;
   service: TinkerService;
   /** As the server names it. */
@@ -20,7 +20,7 @@ interface SavedByProbe {
   name: string;
 }
 
-export interface ProbeCost {
+interface ProbeCost {
   tokens: number;
   passes: number;
   steps: number;

@@ -95,7 +95,7 @@ export function probeClipping(models: ProbeModels): Promise<ClippingFound> {
 }
 
 /** `apart`: how far log-probs of equal weights lie apart, asked for twice and after a load; null if no load gave equal weights. */
-export interface LoadProbe {
+interface LoadProbe {
   found: LoadFound;
   apart: number | null;
 }

@@ -4,7 +4,7 @@ import { NewestEntries } from '../../base/newest-entries.js';
 import type { ServedTokens } from '../../spec/budget.js';
 
 /** What requests are sent for. */
-export interface Purpose {
+interface Purpose {
   run: string;
   item: string;
 }
@@ -16,7 +16,7 @@ export const itemOf = {
   other: 'other',
 };
 
-export type Items = Map<string, ServedTokens>;
+type Items = Map<string, ServedTokens>;
 
 const purposes = new AsyncLocalStorage<Purpose>();
 

@@ -22,7 +22,7 @@ import { McpSession } from './mcp-session.js';
 import { FullAccount, type Instance, Orchestrator } from './orchestrator.js';
 import type { KnownPlaces } from './server-places.js';
 
-export interface FleetOptions {
+interface FleetOptions {
   url: string;
   apiKey: string;
   region?: string;

@@ -14,7 +14,7 @@ import { EnvironmentError, type ToolResult } from '../environment.js';
 import { readToolResult, readToolPages, textResult } from '../tool-results.js';
 import { type KnownPlaces, type PlaceAnswer, places, ServerPlace } from './server-places.js';
 
-export interface OpeningLimits {
+interface OpeningLimits {
   /** The opening fails after so long. */
   listWithinMs: number;
   /** An unknown place counts as absent after it has answered 404 for so long. */

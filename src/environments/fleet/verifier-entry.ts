@@ -5,7 +5,7 @@
 // A lambda is skipped: the SDK would ask for a function named `<lambda>`, which no module has.
 import { EnvironmentError } from '../environment.js';
 
-export interface VerifierEntry {
+interface VerifierEntry {
   name: string;
   /** True if the function can be called with this keyword. */
   accepts: (keyword: string) => boolean;

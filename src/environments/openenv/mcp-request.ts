@@ -3,7 +3,7 @@ import { isObject, parseServerJson, writeJson } from '../../base/json.js';
 import { httpRequest } from '../../base/http-request.js';
 import { textOf } from '../tool-results.js';
 
-export type McpAnswer =
+type McpAnswer =
   { result: Record<string, unknown> } | { code: number; message: string; data: Record<string, unknown> };
 
 /** Rejects if the server does not answer as OpenEnv does. */

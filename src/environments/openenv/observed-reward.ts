@@ -3,7 +3,7 @@
 import { isObject, numberIn, writeJson } from '../../base/json.js';
 import { errorText, isReward } from '../tool-results.js';
 
-export interface ObservedReward {
+interface ObservedReward {
   /** Null if the observation has no reward, or if the reward is no grade. */
   value: number | null;
   /** Why the reward is no grade, as the end of a sentence that begins with the server; null without a problem. */

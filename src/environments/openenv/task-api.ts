@@ -5,7 +5,7 @@ import { httpRequest, NoAnswer } from '../../base/http-request.js';
 import { textOf } from '../tool-results.js';
 
 /** A row of a task file. */
-export interface ServerTask {
+interface ServerTask {
   task_key: string;
   /** Empty if the task has no prompt; the model then reads what the reset shows. */
   prompt: string;

@@ -13,7 +13,7 @@ const parameterEnd = /<\/parameter>(?=\s*(?:<parameter=|<\/function>|<\/tool_cal
 /** A tag at the beginning of a line, which ends a value whose closing tag was forgotten. */
 const nextTag = /\r?\n[ \t]*<(?:parameter=([^<>\n]+)|function=[^<>\n]+)>/g;
 
-export interface ReadXmlCall {
+interface ReadXmlCall {
   read: ReadCall;
   /** Index after the text that was read. */
   end: number;

@@ -11,7 +11,7 @@ export interface WeightCheck extends RecordedCheck {
 }
 
 /** How far weights are from those that were recorded. */
-export interface CheckedWeights {
+interface CheckedWeights {
   /** Mean distance of the log-probs. NaN if one is not finite. */
   distance: number;
   /** More than this is another state. */

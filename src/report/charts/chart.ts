@@ -35,7 +35,7 @@ export interface ChartBand {
   label: string;
 }
 
-export interface ChartOptions {
+interface ChartOptions {
   /** Text alternative of the chart. */
   description: string;
   size: { width: number; height: number };

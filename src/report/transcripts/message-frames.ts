@@ -3,7 +3,7 @@
 import type { ChatMessage, ChatTemplate } from '../../episode/chat-template.js';
 import type { DecodedPart, Tokenizer } from '../../episode/tokenizer.js';
 
-export type Role = 'system' | 'user' | 'assistant' | 'environment';
+type Role = 'system' | 'user' | 'assistant' | 'environment';
 
 export interface RoleText {
   role: Role;
@@ -11,7 +11,7 @@ export interface RoleText {
   text: string;
 }
 
-export interface FrameSource {
+interface FrameSource {
   tokenizer: Pick<Tokenizer, 'encode' | 'decodeParts'>;
   template: Pick<ChatTemplate, 'prompt' | 'conversation' | 'between'>;
 }

@@ -61,7 +61,7 @@ function tables(): Tables {
 }
 
 /** A SkyRL key, and what to write instead. */
-export interface KeyFix {
+interface KeyFix {
   path: PropertyKey[];
   fix: string;
 }

@@ -29,10 +29,7 @@ const filesKept = 4;
  * A view with folded episodes at their own keys. `placeOf`: the step or evaluation to which an episode's key, or a prefix of such keys,
  * belongs; null for keys that the view does not change.
  */
-export function withFoldedEpisodes(
-  store: ObjectStore,
-  placeOf: (key: string) => EpisodesPlace | null,
-): ObjectStore {
+function withFoldedEpisodes(store: ObjectStore, placeOf: (key: string) => EpisodesPlace | null): ObjectStore {
   const files = new FoldedFiles(store);
   const fileAt = async (key: string): Promise<FoldedEpisodes | null> => {
     const place = placeOf(key);

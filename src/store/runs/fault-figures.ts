@@ -42,7 +42,7 @@ export function noticedLaterIn(attempts: readonly AttemptRecord[]): number {
     .length;
 }
 
-/** Figures of one step, from its attempts (`readStepAttempts`). */
+/** Figures of one step, from its attempts (`stepAttemptsReader`). */
 export function faultsIn(attempts: readonly AttemptRecord[]): FaultFigures {
   const figures: FaultFigures = {};
   const add = (name: string, value: number): void => {

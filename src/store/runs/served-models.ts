@@ -14,7 +14,7 @@ export function readInstances(store: ObjectStore, run: string): Promise<Instance
   return readSequence(store, instancesFolder(run), 'instance');
 }
 
-export interface RunModel {
+interface RunModel {
   /** The record of its beginning. */
   record: InstanceRecord;
   /** True if a later record says that the model is given up. */

@@ -5,12 +5,10 @@ import { attemptsFolder } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readIfWhole } from '../records/records.js';
 
-/** Attempts that count towards `step`: attempts to make it, and at the state before it (`isAtState`). The latter may outlast `step`. */
-export function readStepAttempts(store: ObjectStore, run: string, step: number): Promise<AttemptRecord[]> {
-  return stepAttempts(step, (folder) => readAttemptsIn(store, run, folder));
-}
-
-/** `readStepAttempts` for many steps: each folder is read only once. */
+/**
+ * Reads the attempts that count towards a step: attempts to make it, and at the state before it (`isAtState`). The latter may outlast the step.
+ * Each folder is read only once.
+ */
 export function stepAttemptsReader(
   store: ObjectStore,
   run: string,

@@ -42,7 +42,7 @@ export interface SpanSender {
   close(): Promise<void>;
 }
 
-export interface SpanSource {
+interface SpanSource {
   /** Service name such as `longhaul-node`; OTEL_SERVICE_NAME replaces it. */
   service: string;
   instance: string;

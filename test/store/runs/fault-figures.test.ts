@@ -15,7 +15,7 @@ import {
   readFaults,
   withFaults,
 } from '../../../src/store/runs/fault-figures.js';
-import { readStepAttempts } from '../../../src/store/runs/step-attempts.js';
+import { stepAttemptsReader } from '../../../src/store/runs/step-attempts.js';
 import { attemptFolder, runKey, sequenceKey, updateKey } from '../../../src/store/record-keys.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
@@ -116,7 +116,7 @@ describe('the attempts of a step', () => {
         await store.create(key, await encodeRecord('attempt', record));
       }
     }
-    const counted = await readStepAttempts(store, 'quickstart', 10);
+    const counted = await stepAttemptsReader(store, 'quickstart')(10);
     expect(counted.map(({ activity }) => activity).sort()).toEqual([
       'step-000009/base',
       'step-000009/evaluate-final',

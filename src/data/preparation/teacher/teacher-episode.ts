@@ -16,7 +16,7 @@ import type { Task } from '../../../spec/records/task.js';
 import { inWorld } from '../world-tries.js';
 import { type ChatEndpoint, type ChatMessage, RefusedConversation } from './chat-endpoint.js';
 
-export type Taught = Pick<TaughtRecord, 'value' | 'reason' | 'calls' | 'final_answer' | 'tokens'>;
+type Taught = Pick<TaughtRecord, 'value' | 'reason' | 'calls' | 'final_answer' | 'tokens'>;
 
 /** Counts the tokens of all tries, also of failed ones. */
 export interface Spending {

@@ -6,7 +6,7 @@ import {
   type EnvironmentProcess,
 } from '../../../support/servers/environment-process.js';
 import { faultsIn } from '../../../../src/store/runs/fault-figures.js';
-import { readStepAttempts } from '../../../../src/store/runs/step-attempts.js';
+import { stepAttemptsReader } from '../../../../src/store/runs/step-attempts.js';
 import { remedies } from '../../../../src/workflows/policies.js';
 import { activityId, type Harness, lastSftStep, run, startHarness } from '../../fixture.js';
 
@@ -80,7 +80,7 @@ describe('an environment server that is down', () => {
     server = await startEnvironmentProcess(['--port', new URL(server.url).port]);
     expect(await collecting).toMatchObject({ graded: 4, unknown: 0 });
     expect(progress.at(-1)).not.toHaveProperty('waiting');
-    const waited = faultsIn(await readStepAttempts(harness.store, run, step))['ft/waiting_seconds']!;
+    const waited = faultsIn(await stepAttemptsReader(harness.store, run)(step))['ft/waiting_seconds']!;
     expect(waited).toBeGreaterThan(0.1);
     expect(waited).toBeLessThan((performance.now() - begun) / 1000);
   });
