@@ -59,11 +59,10 @@ struct ChainRows {
     }
 }
 
-/// `panel`: a panel's first wanted column. sums [Rows, lanes] = chains over `depth` products.
+/// `panel`: a panel's first wanted column. Continues the chains of sums [Rows, lanes] by `depth` products.
 template <int Rows>
 [[gnu::noinline]] void chain_tile(const float* packed, const float* panel, int depth, float* sums) {
   const ChainRows a{packed, Rows};
-  for (int row = 0; row < Rows; ++row) *reinterpret_cast<Floats*>(sums + row * chain_lanes) = Floats{};
   for (int k = 0; k < depth; k += products_at_once) {
     const int count = depth - k < products_at_once ? depth - k : products_at_once;
     Integers top[Rows];
@@ -132,38 +131,55 @@ inline void pack_chain_rows(const float* a, size_t stride_row, size_t stride_dep
     }
 }
 
+/// C[rows, columns] = or continues chains over A(i, k) = a[i · stride_row + k · stride_depth] and panels of B [depth, columns].
+struct ChainProduct {
+  const float* a;
+  size_t stride_row, stride_depth;
+  const float* panels;
+  int depth, columns;
+  float* c;
+  size_t ldc;
+  bool accumulate;
+};
+
+/// Tiles of `Rows` rows from `first` on. Returns the first row that is left.
 template <int Rows>
-inline int chain_rows_of(const float* a, size_t stride_row, size_t stride_depth, const Panels& b, float* c, size_t ldc, int first,
-                         int rows) {
-  float* packed = scratch(Scratch::chain_rows, size_t(b.depth) * 2 * Rows);
+inline int chain_rows_of(const ChainProduct& product, int first, int rows) {
+  const int depth = product.depth;
+  float* packed = scratch(Scratch::chain_rows, size_t(depth) * 2 * Rows);
   alignas(64) float sums[Rows * chain_lanes];
   for (; first + Rows <= rows; first += Rows) {
-    pack_chain_rows(a + first * stride_row, stride_row, stride_depth, Rows, b.depth, packed);
-    for (int column = 0; column < b.columns; column += chain_lanes) {
-      chain_tile<Rows>(packed, b.panel(column / panel_columns) + column % panel_columns, b.depth, sums);
-      const int kept = b.columns - column < chain_lanes ? b.columns - column : chain_lanes;
+    pack_chain_rows(product.a + first * product.stride_row, product.stride_row, product.stride_depth, Rows, depth, packed);
+    for (int column = 0; column < product.columns; column += chain_lanes) {
+      const int kept = product.columns - column < chain_lanes ? product.columns - column : chain_lanes;
+      float* c = product.c + first * product.ldc + column;
+      __builtin_memset(sums, 0, sizeof sums);
+      if (product.accumulate)
+        for (int row = 0; row < Rows; ++row)
+          __builtin_memcpy(sums + row * chain_lanes, c + row * product.ldc, size_t(kept) * sizeof(float));
+      chain_tile<Rows>(packed, product.panels + size_t(column / panel_columns) * depth * panel_columns + column % panel_columns, depth, sums);
       for (int row = 0; row < Rows; ++row)
-        __builtin_memcpy(c + (first + row) * ldc + column, sums + row * chain_lanes, size_t(kept) * sizeof(float));
+        __builtin_memcpy(c + row * product.ldc, sums + row * chain_lanes, size_t(kept) * sizeof(float));
     }
   }
   return first;
 }
 
-inline void chain_products_of(const float* a, size_t stride_row, size_t stride_depth, const Panels& b, float* c, size_t ldc, int m) {
-  int first = chain_rows_of<chain_rows>(a, stride_row, stride_depth, b, c, ldc, 0, m);
-  first = chain_rows_of<4>(a, stride_row, stride_depth, b, c, ldc, first, m);
-  first = chain_rows_of<2>(a, stride_row, stride_depth, b, c, ldc, first, m);
-  chain_rows_of<1>(a, stride_row, stride_depth, b, c, ldc, first, m);
+inline void compute_chains(const ChainProduct& product, int rows) {
+  int first = chain_rows_of<chain_rows>(product, 0, rows);
+  first = chain_rows_of<4>(product, first, rows);
+  first = chain_rows_of<2>(product, first, rows);
+  chain_rows_of<1>(product, first, rows);
 }
 
-// C[M,N] = A[M,K] · B[K,N]
-void tensor_core_matmul(const float* a, size_t lda, const Panels& b, float* c, size_t ldc, int m) {
-  chain_products_of(a, lda, 1, b, c, ldc, m);
+// C[M,N] = A[M,K] · B[K,N]; with `accumulate` the chains continue from C
+void tensor_core_matmul(const float* a, size_t lda, const Panels& b, float* c, size_t ldc, int m, bool accumulate) {
+  compute_chains({a, lda, 1, b.values.data(), b.depth, b.columns, c, ldc, accumulate}, m);
 }
 
 // C[M,N] = A[K,M]ᵀ · B[K,N]
 void tensor_core_matmul_transposed(const float* a, size_t lda, const Panels& b, float* c, size_t ldc, int m) {
-  chain_products_of(a, 1, lda, b, c, ldc, m);
+  compute_chains({a, 1, lda, b.values.data(), b.depth, b.columns, c, ldc, false}, m);
 }
 
 }  // namespace

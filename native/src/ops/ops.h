@@ -107,8 +107,8 @@ struct Table {
   // C[M,N] += A[K,M]ᵀ · B[K,N]
   void (*matmul_transposed)(const float* a, size_t lda, const Panels& b, float* c, size_t ldc, int m);
   // As matmul and matmul_transposed, in the sums of an H100's tensor cores (base/tensor_core.h): values of A and B are bf16 numbers, and each
-  // element of C is one chain from +0 over sixteen products at a time.
-  void (*tensor_core_matmul)(const float* a, size_t lda, const Panels& b, float* c, size_t ldc, int m);
+  // element of C is one chain over sixteen products at a time, from +0 or (`accumulate`) from C.
+  void (*tensor_core_matmul)(const float* a, size_t lda, const Panels& b, float* c, size_t ldc, int m, bool accumulate);
   void (*tensor_core_matmul_transposed)(const float* a, size_t lda, const Panels& b, float* c, size_t ldc, int m);
   // B = W[N,K]ᵀ. Writes panels [first, last) of `out`, whose sizes are set and which has room for all panels.
   void (*pack_transposed)(const float* w, size_t ldw, Panels& out, int first, int last);

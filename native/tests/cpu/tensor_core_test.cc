@@ -175,12 +175,26 @@ void a_product_is_one_chain_in_sixteens() {
       ops::pack(b.data(), size_t(n), k, n, panels);
       for_each_instruction_set([&](const ops::Table& table) {
         std::vector<float> c(size_t(m) * n, -1.0f);
-        table.tensor_core_matmul(a.data(), size_t(k), panels, c.data(), size_t(n), m);
+        table.tensor_core_matmul(a.data(), size_t(k), panels, c.data(), size_t(n), m, false);
         check_bits(c, plain_chains(a, size_t(k), 1, b, m, n, k), std::string(table.name) + " " + shape);
         table.tensor_core_matmul_transposed(a.data(), size_t(m), panels, c.data(), size_t(n), m);
         check_bits(c, plain_chains(a, 1, size_t(m), b, m, n, k), std::string(table.name) + " transposed " + shape);
       });
     }
+}
+
+void a_chain_goes_on_from_what_there_is() {
+  const int m = 9, n = 40, first = 48, rest = 37, depth = first + rest;
+  const std::vector<float> a = operands(size_t(m) * depth, 3, 0), b = operands(size_t(depth) * n, 4, 0);
+  ops::Panels before, behind;
+  ops::pack(b.data(), size_t(n), first, n, before);
+  ops::pack(b.data() + first * n, size_t(n), rest, n, behind);
+  for_each_instruction_set([&](const ops::Table& table) {
+    std::vector<float> c(size_t(m) * n);
+    table.tensor_core_matmul(a.data(), depth, before, c.data(), n, m, false);
+    table.tensor_core_matmul(a.data() + first, depth, behind, c.data(), n, m, true);
+    check_bits(c, plain_chains(a, depth, 1, b, m, n, depth), table.name);
+  });
 }
 
 /// Sixteen greatest products and a sum beside them do not fit into 32 bits.
@@ -191,7 +205,7 @@ void a_sum_that_32_bits_do_not_hold_is_right() {
   ops::pack(b.data(), 32, depth, 32, panels);
   for_each_instruction_set([&](const ops::Table& table) {
     std::vector<float> c(32);
-    table.tensor_core_matmul(a.data(), depth, panels, c.data(), 32, 1);
+    table.tensor_core_matmul(a.data(), depth, panels, c.data(), 32, 1, false);
     check_bits(c, plain_chains(a, depth, 1, b, 1, 32, depth), table.name);
   });
 }
@@ -209,7 +223,7 @@ void a_product_is_fast_enough_for_whole_runs() {
   std::vector<float> c(size_t(m) * n);
   for_each_instruction_set([&](const ops::Table& table) {
     const std::clock_t start = std::clock();
-    table.tensor_core_matmul(a.data(), size_t(k), panels, c.data(), size_t(n), m);
+    table.tensor_core_matmul(a.data(), size_t(k), panels, c.data(), size_t(n), m, false);
     const double rate = double(m) * n * k * CLOCKS_PER_SEC / double(std::clock() - start) / 1e9;
     std::printf("%s: %.2f billion multiply-adds a second\n", table.name, rate);
     check(rate >= least_rates.at(table.name), std::string(table.name) + ": the rate is under its bar");
@@ -223,6 +237,7 @@ int main() {
   return run({{"a sum has the bits of the hardware", a_sum_has_the_bits_of_the_hardware},
               {"special values are those of the hardware", special_values_are_those_of_the_hardware},
               {"a product is one chain in sixteens", a_product_is_one_chain_in_sixteens},
+              {"a chain goes on from what there is", a_chain_goes_on_from_what_there_is},
               {"a sum that 32 bits do not hold is right", a_sum_that_32_bits_do_not_hold_is_right},
               {"a product is fast enough for whole runs", a_product_is_fast_enough_for_whole_runs}});
 }
