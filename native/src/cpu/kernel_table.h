@@ -7,6 +7,7 @@
 #include "cpu/head_kernels.h"
 #include "cpu/moment_kernels.h"
 #include "cpu/row_kernels.h"
+#include "cpu/tensor_core_attention.h"
 #include "cpu/tensor_core_kernels.h"
 #include "ops/ops.h"
 
@@ -39,6 +40,8 @@ constexpr Table make_table(const char* name) {
   table.paged_attention = paged_attention;
   table.chain_attention = chain_attention;
   table.chain_attention_backward = chain_attention_backward;
+  table.tensor_core_paged_attention = tensor_core_paged_attention;
+  table.tensor_core_chain_attention = tensor_core_chain_attention;
   table.normalize_row = normalize_row;
   table.draw_row = draw_row;
   table.softmax_gradient = softmax_gradient;

@@ -157,7 +157,8 @@ inline int chain_rows_of(const ChainProduct& product, int first, int rows) {
       if (product.accumulate)
         for (int row = 0; row < Rows; ++row)
           __builtin_memcpy(sums + row * chain_lanes, c + row * product.ldc, size_t(kept) * sizeof(float));
-      chain_tile<Rows>(packed, product.panels + size_t(column / panel_columns) * depth * panel_columns + column % panel_columns, depth, sums);
+      const float* panel = product.panels + size_t(column / panel_columns) * depth * panel_columns;
+      chain_tile<Rows>(packed, panel + column % panel_columns, depth, sums);
       for (int row = 0; row < Rows; ++row)
         __builtin_memcpy(c + row * product.ldc, sums + row * chain_lanes, size_t(kept) * sizeof(float));
     }
