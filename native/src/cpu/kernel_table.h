@@ -7,7 +7,7 @@
 #include "cpu/head_kernels.h"
 #include "cpu/moment_kernels.h"
 #include "cpu/row_kernels.h"
-#include "cpu/tensor_core_attention.h"
+#include "cpu/tensor_core_attention_backward.h"
 #include "cpu/tensor_core_kernels.h"
 #include "ops/ops.h"
 
@@ -42,6 +42,7 @@ constexpr Table make_table(const char* name) {
   table.chain_attention_backward = chain_attention_backward;
   table.tensor_core_paged_attention = tensor_core_paged_attention;
   table.tensor_core_chain_attention = tensor_core_chain_attention;
+  table.tensor_core_chain_attention_backward = tensor_core_chain_attention_backward;
   table.normalize_row = normalize_row;
   table.draw_row = draw_row;
   table.softmax_gradient = softmax_gradient;

@@ -26,6 +26,8 @@ using Integers = int32_t __attribute__((vector_size(chain_lanes * 4), aligned(4)
 constexpr int exponent_bias = 127, fraction_width = 23, kept_fraction = 25;
 /// A product's exponent with twice the bias, if a factor is zero: below all others.
 constexpr int32_t below_all = -100'000;
+/// Of infinity and NaN: above all others, even with a factor of zero beside it.
+constexpr int32_t above_all = 300'000;
 /// Between these exponents (with twice the bias) of a sum's greatest term, fp32 holds every product or its cut, and the sum's unit.
 constexpr int32_t least_top = 2 * exponent_bias - 100, greatest_top = 2 * exponent_bias + 125;
 
@@ -34,8 +36,9 @@ constexpr int32_t least_top = 2 * exponent_bias - 100, greatest_top = 2 * expone
 
 /// Exponents with bias; those of subnormal numbers are 1.
 [[gnu::always_inline]] inline Integers exponents(Floats values) {
-  const Integers bits = Integers(values) & 0x7FFFFFFF;
-  return bits == 0 ? all(below_all) : greater(bits >> fraction_width, all(1));
+  const Integers bits = Integers(values) & 0x7FFFFFFF, finite = greater(bits >> fraction_width, all(1));
+  const Integers any = bits >= 0x7F800000 ? all(above_all) : finite;
+  return bits == 0 ? all(below_all) : any;
 }
 
 /// Rows of A, side by side: for each k, `height` values and then their exponents.
@@ -125,7 +128,7 @@ inline void pack_chain_rows(const float* a, size_t stride_row, size_t stride_dep
       __builtin_memcpy(&bits, &value, sizeof bits);
       bits &= 0x7FFFFFFFu;
       const int32_t field = int32_t(bits >> fraction_width);
-      const int32_t exponent = bits == 0 ? below_all : field == 0 ? 1 : field;
+      const int32_t exponent = bits == 0 ? below_all : field == 0 ? 1 : field == 255 ? above_all : field;
       packed[row] = value;
       __builtin_memcpy(packed + height + row, &exponent, sizeof exponent);
     }

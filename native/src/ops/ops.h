@@ -152,6 +152,7 @@ struct Table {
   // The same in the sums of an H100's tensor cores (cpu/tensor_core_attention.h); values are bf16 numbers, and log-sums have base 2.
   void (*tensor_core_paged_attention)(const PagedAttention& args);
   void (*tensor_core_chain_attention)(const ChainAttention& args);
+  void (*tensor_core_chain_attention_backward)(const ChainAttentionBackward& args);
 
   // The result is not finite if a logit is not.
   RowNormalizer (*normalize_row)(const float* logits, int n, float inverse_temperature);

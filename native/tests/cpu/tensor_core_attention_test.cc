@@ -223,10 +223,163 @@ void attention_is_close_to_double_precision() {
   }
 }
 
+/// [queries, ld_qkv], then [keys, ld_keys_values].
+using Gradients = std::vector<float>;
+
+/// Queries [first, first + count) of `from_chain`'s results, added to `gradients`.
+void add_gradients(const Inputs& in, const ops::Table& table, const std::vector<float>& d_out, std::vector<float>& results, int first, int count,
+                   Gradients& gradients) {
+  const Case& s = in.shape;
+  const ops::ChainAttention forward{in.qkv.data(), in.ld_qkv, in.keys_values.data(), in.ld_keys_values, in.chain_rows.data(), s.chain,
+                                    in.places.data() + first, in.query_rows.data() + first, in.query_rows.data() + first, count, 0,
+                                    s.kv_heads, s.heads, s.kv_heads, s.head_dim, results.data(), results.data() + in.out_size()};
+  table.tensor_core_chain_attention_backward({forward, d_out.data(), gradients.data(), gradients.data() + in.qkv.size()});
+}
+
+Gradients gradients_of(const Inputs& in, const ops::Table& table, const std::vector<float>& d_out, const std::vector<int>& cuts) {
+  std::vector<float> results = in.from_chain(table, 0, in.shape.queries);
+  Gradients gradients(in.qkv.size() + in.keys_values.size());
+  for (size_t i = cuts.size() - 1; i-- > 0;) add_gradients(in, table, d_out, results, cuts[i], cuts[i + 1] - cuts[i], gradients);
+  return gradients;
+}
+
+/// The order that cpu/tensor_core_attention_backward.h states.
+Gradients plain_gradients(const Inputs& in, const std::vector<float>& d_out, const std::vector<float>& results) {
+  const Case& s = in.shape;
+  const int hd = s.head_dim, group = s.heads / s.kv_heads;
+  const float scale = float(1.4426950408889634 / std::sqrt(double(hd))), back = 1.0f / std::sqrt(float(hd));
+  Gradients gradients(in.qkv.size() + in.keys_values.size());
+  struct Pair {
+    float weight = 0, d_score = 0;
+  };
+  const auto pair_of = [&](int i, int head, int key) -> Pair {
+    if (i < 0 || i >= s.queries || key > in.places[size_t(i)]) return {};
+    const float* d = d_out.data() + (size_t(i) * s.heads + size_t(head)) * size_t(hd);
+    float score = 0, d_weight = 0;
+    for (int x = 0; x < hd; x += 16) {
+      score = tensor_core_sum(score, in.query(i, head) + x, 1, in.key(key, in.kv_of(head)) + x, 1, 16);
+      d_weight = tensor_core_sum(d_weight, d + x, 1, in.value(key, in.kv_of(head)) + x, 1, 16);
+    }
+    float sums[16] = {};
+    for (int x = 0; x < hd; ++x) sums[x % 16] = std::fma(results[size_t(d - d_out.data()) + size_t(x)], d[x], sums[x % 16]);
+    for (int half = 8; half > 0; half /= 2)
+      for (int x = 0; x < half; ++x) sums[x] += sums[x + half];
+    const float weight = two_to(std::fma(score, scale, -results[in.out_size() + size_t(i) * s.heads + size_t(head)]));
+    return {as_bf16(weight), as_bf16(weight * (d_weight - sums[0]))};
+  };
+  for (int i = 0; i < s.queries; ++i)
+    for (int head = 0; head < s.heads; ++head)
+      for (int x = 0; x < hd; ++x) {
+        float all = 0;
+        for (int span = 0; span <= in.places[size_t(i)]; span += 2048) {
+          float sum = 0;
+          for (int key = span; key <= std::min(in.places[size_t(i)], span + 2047); key += 16) {
+            float d_scores[16] = {}, keys[16] = {};
+            for (int k = 0; k < 16 && key + k < s.chain; ++k) {
+              d_scores[k] = pair_of(i, head, key + k).d_score;
+              keys[k] = in.key(key + k, in.kv_of(head))[x];
+            }
+            sum = tensor_core_sum(sum, d_scores, 1, keys, 1, 16);
+          }
+          all += sum;
+        }
+        gradients[size_t(i) * in.ld_qkv + size_t(head) * size_t(hd) + size_t(x)] = all * back;
+      }
+  const int offset = s.chain - s.queries;  // place of query 0
+  for (int key = 0; key < s.chain; ++key)
+    for (int kv = 0; kv < s.kv_heads; ++kv)
+      for (int x = 0; x < hd; ++x) {
+        float d_key = 0, d_value = 0;
+        for (int block = (s.chain - 1) / 64 * 64; block + 63 >= std::max(key, offset); block -= 64) {
+          float key_sum = 0, value_sum = 0;
+          for (int head = kv * group; head < (kv + 1) * group; ++head)
+            for (int place = block; place < block + 64; place += 16) {
+              float weights[16], d_scores[16], queries[16] = {}, d_outputs[16] = {};
+              for (int q = 0; q < 16; ++q) {
+                const int i = place + q - offset;
+                const Pair pair = pair_of(i, head, key);
+                weights[q] = pair.weight;
+                d_scores[q] = pair.d_score;
+                if (i < 0 || i >= s.queries) continue;
+                queries[q] = in.query(i, head)[x];
+                d_outputs[q] = d_out[(size_t(i) * s.heads + size_t(head)) * size_t(hd) + size_t(x)];
+              }
+              key_sum = tensor_core_sum(key_sum, d_scores, 1, queries, 1, 16);
+              value_sum = tensor_core_sum(value_sum, weights, 1, d_outputs, 1, 16);
+            }
+          d_key = std::fma(key_sum, back, d_key);
+          d_value += value_sum;
+        }
+        const size_t at = in.qkv.size() + size_t(key) * in.ld_keys_values + size_t(kv) * size_t(hd) + size_t(x);
+        gradients[at] = d_key;
+        gradients[at + size_t(s.kv_heads) * size_t(hd)] = d_value;
+      }
+  return gradients;
+}
+
+void gradients_have_the_bits_of_a_plain_loop() {
+  for (const Case shape : {Case{1, 1, 16, 1, 1}, Case{2, 1, 16, 64, 64}, Case{3, 1, 32, 65, 65}, Case{4, 2, 16, 150, 100}, Case{1, 1, 16, 2060, 2}}) {
+    const Inputs in(shape);
+    const std::vector<float> d_out = bf16_values(in.out_size(), 5, 2);
+    const Gradients expected = plain_gradients(in, d_out, in.from_chain(ops::table(), 0, shape.queries));
+    for_each_instruction_set([&](const ops::Table& table) {
+      check_same_bits(gradients_of(in, table, d_out, {0, shape.queries}), expected, std::string(table.name) + ", " + shape.name());
+    });
+  }
+}
+
+void gradients_do_not_depend_on_cuts_between_blocks() {
+  const Inputs in({4, 2, 32, 300, 280});  // query i has place 20 + i
+  const std::vector<float> d_out = bf16_values(in.out_size(), 5, 2);
+  const Gradients whole = gradients_of(in, ops::table(), d_out, {0, 280});
+  check_same_bits(gradients_of(in, ops::table(), d_out, {0, 44, 236, 280}), whole, "cuts at 64 and 256");
+}
+
+void gradients_are_close_to_double_precision() {
+  for (const Case shape : {Case{3, 1, 48, 65, 65}, Case{4, 2, 64, 130, 40}, Case{1, 1, 16, 2100, 8}}) {
+    const Inputs in(shape, 2);
+    const int hd = shape.head_dim;
+    const std::vector<float> d_out = bf16_values(in.out_size(), 5, 2);
+    std::vector<double> expected(in.qkv.size() + in.keys_values.size(), 0.0);
+    for (int i = 0; i < shape.queries; ++i)
+      for (int head = 0; head < shape.heads; ++head) {
+        const int keys = in.places[size_t(i)] + 1, kv = in.kv_of(head);
+        const float* d = d_out.data() + (size_t(i) * shape.heads + size_t(head)) * size_t(hd);
+        const double scale = 1 / std::sqrt(double(hd));
+        std::vector<double> weights, d_weights;
+        double total = 0, pull = 0;
+        for (int k = 0; k < keys; ++k) {
+          double score = 0, d_weight = 0;
+          for (int x = 0; x < hd; ++x) {
+            score += double(in.query(i, head)[x]) * in.key(k, kv)[x];
+            d_weight += double(d[x]) * in.value(k, kv)[x];
+          }
+          weights.push_back(std::exp(score * scale));
+          d_weights.push_back(d_weight);
+          total += weights.back();
+        }
+        for (int k = 0; k < keys; ++k) pull += (weights[size_t(k)] /= total) * d_weights[size_t(k)];
+        for (int k = 0; k < keys; ++k) {
+          const double d_score = weights[size_t(k)] * (d_weights[size_t(k)] - pull) * scale;
+          const size_t key = in.qkv.size() + size_t(k) * in.ld_keys_values + size_t(kv) * size_t(hd);
+          for (int x = 0; x < hd; ++x) {
+            expected[size_t(i) * in.ld_qkv + size_t(head) * size_t(hd) + size_t(x)] += d_score * in.key(k, kv)[x];
+            expected[key + size_t(x)] += d_score * in.query(i, head)[x];
+            expected[key + size_t(shape.kv_heads) * size_t(hd) + size_t(x)] += weights[size_t(k)] * d[x];
+          }
+        }
+      }
+    check_close(gradients_of(in, ops::table(), d_out, {0, shape.queries}), expected, 8e-3, shape.name());
+  }
+}
+
 }  // namespace
 
 int main() {
   return run({{"attention has the bits of a plain loop", attention_has_the_bits_of_a_plain_loop},
               {"a row does not depend on its neighbours", a_row_does_not_depend_on_its_neighbours},
-              {"attention is close to double precision", attention_is_close_to_double_precision}});
+              {"attention is close to double precision", attention_is_close_to_double_precision},
+              {"gradients have the bits of a plain loop", gradients_have_the_bits_of_a_plain_loop},
+              {"gradients do not depend on cuts between blocks", gradients_do_not_depend_on_cuts_between_blocks},
+              {"gradients are close to double precision", gradients_are_close_to_double_precision}});
 }

@@ -197,17 +197,65 @@ void a_chain_goes_on_from_what_there_is() {
   });
 }
 
-/// Sixteen greatest products and a sum beside them do not fit into 32 bits.
-void a_sum_that_32_bits_do_not_hold_is_right() {
-  const int depth = 64;
-  const std::vector<float> a(depth, bf16(0x3FFF)), b(size_t(depth) * 32, bf16(0x3FFF));
+/// a [1, depth] and b [depth, 32], with the chains of c before.
+void check_chains(const std::string& what, const std::vector<float>& a, const std::vector<float>& b, const std::vector<float>& before) {
+  const int depth = int(a.size());
+  std::vector<float> expected;
+  for (int j = 0; j < 32; ++j) {
+    float sum = before[size_t(j)];
+    for (int k = 0; k < depth; k += products_at_once)
+      sum = tensor_core_sum(sum, a.data() + k, 1, b.data() + k * 32 + j, 32, std::min(products_at_once, depth - k));
+    expected.push_back(sum);
+  }
   ops::Panels panels;
   ops::pack(b.data(), 32, depth, 32, panels);
   for_each_instruction_set([&](const ops::Table& table) {
-    std::vector<float> c(32);
-    table.tensor_core_matmul(a.data(), depth, panels, c.data(), 32, 1, false);
-    check_bits(c, plain_chains(a, depth, 1, b, 1, 32, depth), table.name);
+    std::vector<float> c(before);
+    table.tensor_core_matmul(a.data(), size_t(depth), panels, c.data(), 32, 1, true);
+    check_bits(c, expected, what + ", " + table.name);
   });
+}
+
+/// Sixteen greatest products and a sum beside them do not fit into 32 bits.
+void a_sum_that_32_bits_do_not_hold_is_right() {
+  const std::vector<float> a(16, bf16(0x3FFF)), b(16 * 32, bf16(0x3FFF));
+  check_chains("positive", a, b, std::vector<float>(32, 1.0f));
+  check_chains("negative", std::vector<float>(16, bf16(0xBFFF)), b, std::vector<float>(32, -1.0f));
+}
+
+/// One such value among ordinary ones, as a factor on either side and as the sum before.
+void a_special_value_alone_is_right() {
+  for (const uint16_t bits : {0x7F80, 0xFF80, 0x7FC0, 0x7F81, 0x7F7F, 0xFF7F, 0x0001, 0x807F, 0x0080, 0x8000})
+    for (const float factor : {0.125f, 0.0078125f, 0.0f, -1.0f, std::ldexp(1.0f, 100)}) {
+      const std::string what = std::to_string(bits) + " times " + std::to_string(factor);
+      std::vector<float> a(16, 0.5f), b(16 * 32, 0.0625f), zeros(32, 0.0f);
+      a[3] = bf16(bits);
+      std::fill_n(b.begin() + 3 * 32, 32, factor);
+      check_chains(what + ", left", a, b, zeros);
+      a[3] = bf16(uint16_t(bits_of(factor) >> 16));
+      b[3 * 32 + 7] = bf16(bits);
+      check_chains(what + ", right", a, b, zeros);
+      std::vector<float> before(32, 0.25f);
+      before[9] = bf16(bits);
+      check_chains(what + ", before", std::vector<float>(16, 0.5f), std::vector<float>(16 * 32, 0.0625f), before);
+    }
+}
+
+/// All factors of one side are subnormal, or all products small: their exponents decide what is cut.
+void small_values_are_aligned_by_their_exponents() {
+  for (uint32_t stream = 0; stream < 20; ++stream) {
+    std::vector<float> subnormal, large, small;
+    for (uint32_t i = 0; i < 16 * 32; ++i) {
+      const auto words = philox4x32_10({i, stream, 1, 0}, {7, 8});
+      subnormal.push_back(bf16(uint16_t((words[0] & 0x807F) | 1)));
+      large.push_back(bf16(uint16_t((words[1] & 0x807F) | (227 + words[2] % 27) << 7)));
+      small.push_back(bf16(uint16_t((words[1] & 0x807F) | (50 + words[2] % 27) << 7)));
+    }
+    const auto row = [](const std::vector<float>& values) { return std::vector<float>(values.begin(), values.begin() + 16); };
+    check_chains("subnormal, left", row(subnormal), large, std::vector<float>(32, 0.0f));
+    check_chains("subnormal, right", row(large), subnormal, std::vector<float>(32, 0.0f));
+    check_chains("small products", row(small), small, std::vector<float>(32, 0.0f));
+  }
 }
 
 /// Measured: 6.4 and 3.2. Runs of the oracle would take hours with much less.
@@ -239,5 +287,7 @@ int main() {
               {"a product is one chain in sixteens", a_product_is_one_chain_in_sixteens},
               {"a chain goes on from what there is", a_chain_goes_on_from_what_there_is},
               {"a sum that 32 bits do not hold is right", a_sum_that_32_bits_do_not_hold_is_right},
+              {"a special value alone is right", a_special_value_alone_is_right},
+              {"small values are aligned by their exponents", small_values_are_aligned_by_their_exponents},
               {"a product is fast enough for whole runs", a_product_is_fast_enough_for_whole_runs}});
 }
