@@ -11,13 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "backend/memory_plan.h"
 #include "backend/numerics.h"
 #include "base/process_memory.h"
 #include "base/thread_pool.h"
 #include "model/inference/feed.h"
 #include "model/inference/sample.h"
 #include "model/policy.h"
+#include "pass/plan/memory_plan.h"
 #include "pass/training.h"
 
 namespace longhaul {

@@ -1,5 +1,6 @@
 #include "backend/cpu_backend.h"
 
+#include "backend/cpu_memory.h"
 #include "backend/cpu_training.h"
 #include "ops/ops.h"
 

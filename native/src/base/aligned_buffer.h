@@ -78,7 +78,7 @@ class AlignedBuffer {
 
   /// Smaller buffers come from the heap: mapping and zeroing pages for them costs more than it saves.
   static constexpr size_t mapped_from = (size_t{4} << 20) / sizeof(float);
-  /// Scratch space above this size is allocated exactly, as planned (backend/memory_plan.h). Smaller scratch space gets spare room, which
+  /// Scratch space above this size is allocated exactly, as planned (backend/cpu_memory.h). Smaller scratch space gets spare room, which
   /// saves allocations.
   static constexpr size_t exact_from = (size_t{64} << 20) / sizeof(float);
 

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "backend/cpu_memory.h"
 #include "backend/inference/kv_cache.h"
 #include "support/checks.h"
 #include "support/cpu.h"

@@ -1,5 +1,5 @@
 // Compares the memory plan with the memory that an update really takes.
-#include "backend/memory_plan.h"
+#include "backend/cpu_memory.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

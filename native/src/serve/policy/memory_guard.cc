@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/cpu_memory.h"
 #include "serve/protocol/request.h"
 #include "serve/generation/scheduler.h"
 

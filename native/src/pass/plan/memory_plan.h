@@ -9,6 +9,7 @@
 
 #include "model/adapters.h"
 #include "model/moments.h"
+#include "pass/rows.h"
 
 namespace longhaul {
 
@@ -41,7 +42,17 @@ struct MemoryPart {
 /// All parts, without `total`.
 std::array<MemoryPart, 12> parts(const MemoryPlan& plan);
 
-MemoryPlan plan_memory(const MemoryRequest& request);
+/// What a device takes beside what all take.
+struct DeviceMemory {
+  /// Rows that memory is allocated for.
+  std::size_t (*rows)(int rows);
+  /// Of a pass of `rows`, beside the buffers of ForestPass.
+  std::size_t (*working_floats)(const MemoryRequest& request, const RowWidths& widths, std::size_t rows);
+  /// Adds what it keeps outside passes.
+  void (*add)(const MemoryRequest& request, MemoryPlan& plan);
+};
+
+MemoryPlan plan_memory(const MemoryRequest& request, const DeviceMemory& device);
 
 /// "needs 12.3 GiB (weights 4.1, moments 8.2, …); 7.9 GiB are free", for errors and replies.
 std::string describe(const MemoryPlan& plan, std::size_t available);
