@@ -9,18 +9,15 @@ namespace longhaul {
 
 namespace {
 
-std::vector<CpuLinears> views(const Policy& policy, const WeightPanels& weights, const std::vector<LayerAdapterPanels>* adapters) {
-  std::vector<CpuLinears> all;
-  for (size_t layer = 0; layer < weights.layers.size(); ++layer) {
-    const LayerParameters& parameters = policy.layout().layers[layer];
-    const auto adapter_of = [&](Part part) -> const FusedAdapterPanels& { return part_of((*adapters)[layer], part); };
-    all.push_back(linears_of<const ops::Panels*>(
-        parameters, adapters ? &policy.adapters()->layout().layers[layer] : nullptr, adapters ? policy.adapters()->settings().scale() : 0,
-        [&](Part part) { return &part_of(weights.layers[layer], part); }, [&](Part part) { return &adapter_of(part).a; },
-        [&](Part part, size_t i) { return &adapter_of(part).b[i]; }));
-    if (!parameters.qkv_bias.empty()) all.back().qkv.bias = policy.weights().at(parameters.qkv_bias);
-  }
-  return all;
+std::vector<CpuLinears> views(const Policy& policy, const WeightPanels& weights, const std::vector<LayerAdapterPanels>* panels) {
+  const Adapters* adapters = policy.adapters();
+  const auto adapter_of = [&](size_t layer, Part part) -> const FusedAdapterPanels& { return part_of((*panels)[layer], part); };
+  return linears_of<const ops::Panels*>(
+      policy.layout(), adapters ? &adapters->layout() : nullptr, adapters ? adapters->settings().scale() : 0,
+      [&](size_t layer, Part part) { return &part_of(weights.layers[layer], part); },
+      [&](const ParameterRange& bias) { return policy.weights().at(bias); },
+      [&](size_t layer, Part part) { return &adapter_of(layer, part).a; },
+      [&](size_t layer, Part part, size_t i) { return &adapter_of(layer, part).b[i]; });
 }
 
 }  // namespace

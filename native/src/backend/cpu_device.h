@@ -147,16 +147,12 @@ class CpuDevice {
     op_->swiglu_backward(gate_up, dy, d_gate_up, rows, architecture().intermediate_size);
   }
 
-  void logits(const float* x, float* y, int rows) const {
-    product(&weights().forward_panels().head, {x, hidden()}, {y, vocabulary()}, rows, false);
-  }
+  const ops::Panels* head() const { return &weights().forward_panels().head; }
+  const ops::Panels* backward_head() const { return &panels_.weights.head; }
   void row_logprobs(const float* logits, int rows, float inverse_temperature, const int32_t* tokens, ops::RowNormalizer* normalizers,
                     float* logprobs, float* entropies) const;
   void softmax_gradient(float* logits, int rows, float inverse_temperature, const int32_t* tokens, const ops::RowNormalizer* normalizers,
                         const float* scales, const float* entropies, const float* entropy_scales) const;
-  void logits_backward(const float* d_logits, float* dx, int rows) const {
-    product(&panels_.weights.head, {d_logits, vocabulary()}, {dx, hidden()}, rows, false);
-  }
   void resize(PackedRows& rows, int count, int width) { rows.resize(count, width); }
   void write(PackedRows& rows, Matrix<const float> x, RowRange at) { rows.write(x.data, x.ld, at.first, at.count); }
   void add_head_gradient(const float* d_logits, const PackedRows& x, int rows, float* gradients);

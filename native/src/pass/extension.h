@@ -94,7 +94,8 @@ class Extension {
     device_.feed_rows(targets.count, [&](RowRange at) {
       Activation* normed = device_.scratch().normed.room(size_t(at.count) * width());
       norm_wanted(targets, at, normed);
-      device_.logits(normed, logits + size_t(at.first) * size_t(architecture().vocab_size), at.count);
+      const size_t vocab = size_t(architecture().vocab_size);
+      device_.product(device_.head(), {normed, width()}, {logits + size_t(at.first) * vocab, vocab}, at.count, false);
     });
   }
 

@@ -13,7 +13,8 @@
 //   pages, `row(i, width)`. `Activation` is the type of activations, `Operand` what a gradient's product reads.
 // - `rows(n, work)` and `head_rows(n, work)`: work(range) for ranges that make up n rows, at the same time: a CPU cuts tiles for its threads
 //   and caches, a GPU launches once. What only one range reads goes to `scratch()`.
-// - operations on such rows: gather, apply, rms_norm, rotate, swiglu, logits, row_logprobs, softmax_gradient, logits_backward.
+// - `linears(layer)` and `head()`, matrices, and `backward_linears(layer)` and `backward_head()`, the same for backward products.
+// - operations on such rows: gather, product, rms_norm, rotate, swiglu, row_logprobs, softmax_gradient.
 // - `pieces(pieces, layer, gradients, work)`: work(piece) for a `Piece` of rows at a time, a CPU's tile or all rows of a GPU. Its operations
 //   compute the gradients of rows, and add to `gradients` what the rows of each of `pieces` give, in order.
 // - operations on all rows: attention, add_rows.

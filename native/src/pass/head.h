@@ -27,7 +27,8 @@ void ForestPass<Device>::compute_logits(const PassRange& pass, int first, RowRan
   const size_t width = size_t(architecture().hidden_size);
   auto* inputs = device_.scratch().head.room(size_t(at.count) * width);
   device_.gather({final_normed_.data(), width}, arrays(pass).target_outputs.data() + first + at.first, {inputs, width}, at.count, int(width));
-  device_.logits(inputs, logits_.row(at.first, size_t(architecture().vocab_size)), at.count);
+  const size_t vocab = size_t(architecture().vocab_size);
+  device_.product(device_.head(), {inputs, width}, {logits_.row(at.first, vocab), vocab}, at.count, false);
   if (keep_ != Keep::nothing && !frozen()) device_.write(head_inputs_, {inputs, width}, at);
 }
 
@@ -83,7 +84,7 @@ void ForestPass<Device>::head_gradient(const PassRange& pass) {
                                normalizers_.data() + pass.first_target + target, scales_.data() + at.first,
                                trains_entropy_ ? row_entropies_.data() + at.first : nullptr,
                                trains_entropy_ ? entropy_scales_.data() + at.first : nullptr);
-      device_.logits_backward(d_logits, d_targets_.row(target, width), at.count);
+      device_.product_backward(device_.backward_head(), {d_logits, vocab}, {d_targets_.row(target, width), width}, at.count, false);
     });
     if (!frozen()) device_.add_head_gradient(logits_.data(), head_inputs_, targets, gradients_);
     tell(advanced_);

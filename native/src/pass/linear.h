@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <vector>
 
 #include "model/adapters.h"
 #include "pass/rows.h"
@@ -47,21 +48,25 @@ struct Linears {
   Linear<Weight> qkv, output, gate_up, down;
 };
 
-/// Views of a layer's matrices: weight_of(part), and with adapters (null: none) a_of(part) and b_of(part, i).
+/// Views of all layers' matrices: weight_of(layer, part), bias_of(range), and with adapters (null: none) a_of(layer, part) and
+/// b_of(layer, part, i).
 template <class Weight>
-Linears<Weight> linears_of(const LayerParameters& parameters, const LayerAdapters* adapters, float scale, auto&& weight_of, auto&& a_of,
-                           auto&& b_of) {
-  Linears<Weight> all;
-  for (const Part part : all_parts) {
-    Linear<Weight>& linear = part_of(all, part);
-    linear.range = part_of(parameters, part);
-    linear.weight = weight_of(part);
-    linear.frozen = adapters != nullptr;
-    if (!adapters || part_of(*adapters, part).empty()) continue;
-    linear.adapter = &part_of(*adapters, part);
-    linear.adapter_scale = scale;
-    linear.a = a_of(part);
-    for (size_t i = 0; i < linear.adapter->parts.size(); ++i) linear.b[i] = b_of(part, i);
+std::vector<Linears<Weight>> linears_of(const ParameterLayout& layout, const AdapterLayout* adapters, float scale, auto&& weight_of,
+                                        auto&& bias_of, auto&& a_of, auto&& b_of) {
+  std::vector<Linears<Weight>> all(layout.layers.size());
+  for (size_t layer = 0; layer < all.size(); ++layer) {
+    for (const Part part : all_parts) {
+      Linear<Weight>& linear = part_of(all[layer], part);
+      linear.range = part_of(layout.layers[layer], part);
+      linear.weight = weight_of(layer, part);
+      linear.frozen = adapters != nullptr;
+      if (!adapters || part_of(adapters->layers[layer], part).empty()) continue;
+      linear.adapter = &part_of(adapters->layers[layer], part);
+      linear.adapter_scale = scale;
+      linear.a = a_of(layer, part);
+      for (size_t i = 0; i < linear.adapter->parts.size(); ++i) linear.b[i] = b_of(layer, part, i);
+    }
+    if (!layout.layers[layer].qkv_bias.empty()) all[layer].qkv.bias = bias_of(layout.layers[layer].qkv_bias);
   }
   return all;
 }

@@ -102,7 +102,7 @@ void CpuExtension::head(RowRange targets, float* logits) {
   if (!by_columns_) return Extension::head(targets, logits);
   float* normed = CpuDevice::scratch().normed.room(size_t(targets.count) * width());
   device_.feed_rows(targets.count, [&](RowRange at) { norm_wanted(targets, at, normed + size_t(at.first) * width()); });
-  multiply(device_.weights().forward_panels().head, normed, logits, targets.count, false);
+  multiply(*device_.head(), normed, logits, targets.count, false);
 }
 
 }  // namespace longhaul

@@ -127,16 +127,12 @@ class CudaDevice {
     cuda::swiglu_backward(gate_up, dy, d_gate_up, rows, architecture().intermediate_size, stream_);
   }
 
-  void logits(const float* x, float* y, int rows) const {
-    product(head(), {x, size_t(head().inputs)}, {y, size_t(head().outputs)}, rows, false);
-  }
+  DeviceMatrix head() const { return {model_->at(layout().head), layout().head.rows, layout().head.columns}; }
+  DeviceMatrix backward_head() const { return head(); }
   void row_logprobs(const float* logits, int rows, float inverse_temperature, const int32_t* tokens, ops::RowNormalizer* normalizers,
                     float* logprobs, float* entropies) const;
   void softmax_gradient(float* logits, int rows, float inverse_temperature, const int32_t* tokens, const ops::RowNormalizer* normalizers,
                         const float* scales, const float* entropies, const float* entropy_scales) const;
-  void logits_backward(const float* d_logits, float* dx, int rows) const {
-    product_backward(head(), {d_logits, size_t(head().outputs)}, {dx, size_t(head().inputs)}, rows, false);
-  }
   void resize(ConstRows&, int, int) {}
   void write(ConstRows& all, Matrix<const float> x, RowRange) { all = {x.data, x.ld}; }
   void add_head_gradient(const float* d_logits, ConstRows x, int rows, float* gradients) const;
@@ -165,7 +161,6 @@ class CudaDevice {
   }
 
  private:
-  DeviceMatrix head() const { return {model_->at(layout().head), layout().head.rows, layout().head.columns}; }
   Attention launched(DeviceQueries& queries, const Past& past, const float* qkv, float* out, float* log_sums) const;
   Attention launched(DeviceForestPass& arrays, const ForestAttention<float>& attention) const;
 

@@ -29,13 +29,8 @@ const std::uint8_t* on_device(std::span<const std::byte> tensor, std::span<const
 std::vector<LeafDigest> DeviceDigest::hash(const Policy& policy, std::span<const std::span<const std::byte>> tensors, DeviceModel& model,
                                            const DeviceMoments& moments, Stream stream) {
   const Moments& host = policy.moments();
-  const SharedArray arrays[] = {shared(policy.trained(), model.trained()),
-                                shared(host.first, moments.first),
-                                shared(host.second, moments.second),
-                                shared(host.first_codes, moments.first_codes),
-                                shared(host.second_codes, moments.second_codes),
-                                shared(host.first_scales, moments.first_scales),
-                                shared(host.second_scales, moments.second_scales)};
+  std::vector<SharedArray> arrays{shared(policy.trained(), model.trained())};
+  each_array(host, moments, [&](const auto& host, const auto& device) { arrays.push_back(shared(host, device)); });
   std::vector<DigestPart> parts;
   std::uint64_t total = 0;
   for (const std::span<const std::byte>& tensor : tensors) {

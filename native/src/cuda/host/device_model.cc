@@ -33,16 +33,13 @@ DeviceModel::DeviceModel(const Policy& policy, const std::shared_ptr<DeviceWeigh
   const auto matrix = [](const float* values, const ParameterRange& range) {
     return DeviceMatrix{values + range.offset, range.rows, range.columns};
   };
-  for (size_t layer = 0; layer < layout().layers.size(); ++layer) {
-    const LayerParameters& parameters = layout().layers[layer];
-    const LayerAdapters* adapters = adapters_ ? &adapters_->layers[layer] : nullptr;
-    linears_.push_back(linears_of<DeviceMatrix>(
-        parameters, adapters, policy.adapters() ? policy.adapters()->settings().scale() : 0,
-        [&](Part part) { return matrix(weights_->values.data(), part_of(parameters, part)); },
-        [&](Part part) { return matrix(adapter_values_.data(), part_of(*adapters, part).a); },
-        [&](Part part, size_t i) { return matrix(adapter_values_.data(), part_of(*adapters, part).parts[i].b); }));
-    linears_.back().qkv.bias = at(parameters.qkv_bias);
-  }
+  const auto adapter_of = [&](size_t layer, Part part) -> const FusedAdapter& { return part_of(adapters_->layers[layer], part); };
+  linears_ = linears_of<DeviceMatrix>(
+      layout(), adapters_ ? &*adapters_ : nullptr, adapters_ ? policy.adapters()->settings().scale() : 0,
+      [&](size_t layer, Part part) { return matrix(weights_->values.data(), part_of(layout().layers[layer], part)); },
+      [&](const ParameterRange& bias) { return at(bias); },
+      [&](size_t layer, Part part) { return matrix(adapter_values_.data(), adapter_of(layer, part).a); },
+      [&](size_t layer, Part part, size_t i) { return matrix(adapter_values_.data(), adapter_of(layer, part).parts[i].b); });
 }
 
 const float* DeviceModel::at(const ParameterRange& range) const {

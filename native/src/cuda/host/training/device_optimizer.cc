@@ -6,44 +6,19 @@
 
 namespace longhaul::cuda {
 
-namespace {
-
-template <class T, class From>
-DeviceArray<T> copied(const From& from, Stream stream) {
-  DeviceArray<T> to(from.size());
-  device_copy(to.data(), static_cast<const T*>(from.data()), from.size(), stream);
-  return to;
+DeviceMoments::DeviceMoments(const Moments& from, Stream stream) : format(from.format) {
+  each_array(from, *this, [stream](const auto& host, auto& device) {
+    device = std::remove_reference_t<decltype(device)>(host.size());
+    device_copy(device.data(), host.data(), host.size(), stream);
+  });
 }
-
-template <class T, class To>
-void copy_back(To& to, const DeviceArray<T>& from, Stream stream) {
-  device_copy(to.data(), from.data(), from.size(), stream);
-}
-
-}  // namespace
-
-DeviceMoments::DeviceMoments(const Moments& from, Stream stream)
-    : format(from.format),
-      first(copied<float>(from.first, stream)),
-      second(copied<float>(from.second, stream)),
-      first_scales(copied<float>(from.first_scales, stream)),
-      second_scales(copied<float>(from.second_scales, stream)),
-      first_codes(copied<int8_t>(from.first_codes, stream)),
-      second_codes(copied<uint8_t>(from.second_codes, stream)) {}
 
 void DeviceMoments::zero(Stream stream) {
-  for (DeviceArray<float>* array : {&first, &second, &first_scales, &second_scales}) device_zero(array->data(), array->size(), stream);
-  device_zero(first_codes.data(), first_codes.size(), stream);
-  device_zero(second_codes.data(), second_codes.size(), stream);
+  each_array(*this, *this, [stream](auto&, auto& device) { device_zero(device.data(), device.size(), stream); });
 }
 
 void DeviceMoments::copy_to(Moments& to, Stream stream) const {
-  copy_back(to.first, first, stream);
-  copy_back(to.second, second, stream);
-  copy_back(to.first_scales, first_scales, stream);
-  copy_back(to.second_scales, second_scales, stream);
-  copy_back(to.first_codes, first_codes, stream);
-  copy_back(to.second_codes, second_codes, stream);
+  each_array(to, *this, [stream](auto& host, const auto& device) { device_copy(host.data(), device.data(), device.size(), stream); });
 }
 
 double DeviceOptimizer::norm(const Policy& policy, const float* gradients, Stream stream) {

@@ -22,6 +22,16 @@ struct DeviceMoments {
   void copy_to(Moments& to, Stream stream) const;
 };
 
+/// Calls work(array of the host, array of the device) for each array of moments.
+void each_array(auto& host, auto& device, auto&& work) {
+  work(host.first, device.first);
+  work(host.second, device.second);
+  work(host.first_codes, device.first_codes);
+  work(host.second_codes, device.second_codes);
+  work(host.first_scales, device.first_scales);
+  work(host.second_scales, device.second_scales);
+}
+
 class DeviceOptimizer {
  public:
   /// √Σ g², as `gradient_norm` of model/optimizer.h.
