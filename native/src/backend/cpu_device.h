@@ -29,8 +29,6 @@ struct CpuArrays {
 /// Working memory of one thread for one tile of rows. It is kept between calls: a decode step is too short to map fresh pages.
 struct CpuScratch : RowScratch<CpuBuffer, float> {
   std::vector<int32_t> chain;
-  // Sampling; of all rows of a call if threads share the work by columns.
-  AlignedBuffer qkv_adapter, output_adapter, gate_up_adapter, down_adapter;
 };
 
 /// Packed weights and adapters, in the order that backward passes read them.
@@ -96,7 +94,7 @@ class CpuDevice {
   /// Units are of equal size and as large as their activations allow, since each reads all weights of a layer; each thread gets the same
   /// number of units.
   template <class Work>
-  void feed_rows(int count, Work&& work) {
+  void feed_rows(int count, Work&& work) const {
     if (count > 0) tiles(count, unit_rows(count), work);
   }
   int unit_rows(int count) const;

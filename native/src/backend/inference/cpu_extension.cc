@@ -6,9 +6,32 @@ namespace longhaul {
 
 namespace {
 
-float* adapter_space(AlignedBuffer& buffer, const CpuLinear& linear, int rows) {
-  return buffer.scratch(size_t(rows) * size_t(linear.adapter_width()));
-}
+/// The CPU for all rows of a call at once: each operation is shared out among the threads.
+struct WholeRows {
+  using Activation = float;
+  template <class T>
+  using Buffer = CpuBuffer<T>;
+
+  const CpuDevice& device;
+
+  const Architecture& architecture() const { return device.architecture(); }
+  const ParameterLayout& layout() const { return device.layout(); }
+  const CpuLinears& linears(int layer) const { return device.linears(layer); }
+  static CpuScratch& scratch() { return CpuDevice::scratch(); }
+  void rms_norm(const float* x, const ParameterRange& norm, float* y, float*, int rows) const {
+    const size_t width = size_t(architecture().hidden_size);
+    device.feed_rows(rows, [&](RowRange at) {
+      device.rms_norm(x + size_t(at.first) * width, norm, y + size_t(at.first) * width, nullptr, at.count);
+    });
+  }
+  void swiglu(const float* gate_up, float* y, int rows) const {
+    const size_t width = size_t(architecture().intermediate_size);
+    device.feed_rows(rows, [&](RowRange at) { device.swiglu(gate_up + size_t(at.first) * 2 * width, y + size_t(at.first) * width, at.count); });
+  }
+  void gather(Matrix<const float> from, const int32_t* indices, Matrix<float> to, int rows, int width) const {
+    device.gather(from, indices, to, rows, width);
+  }
+};
 
 }  // namespace
 
@@ -36,66 +59,33 @@ void CpuExtension::multiply(const ops::Panels& weights, const float* x, float* y
 }
 
 void CpuExtension::run_by_columns() {
-  const int layers = architecture().num_hidden_layers, all = rows_.size();
-  const size_t width = this->width(), ffn = size_t(architecture().intermediate_size), query_width = size_t(architecture().query_width());
-  CpuScratch& scratch = CpuDevice::scratch();
-  float* normed = scratch.normed.room(size_t(all) * width);
-  float* attention = scratch.attention.room(size_t(all) * query_width);
-  float* gate_up = scratch.gate_up.room(size_t(all) * 2 * ffn);
-  float* activated = scratch.activated.room(size_t(all) * ffn);
-  // (Adapters are small, so each thread computes them for its rows. Their sizes are the same in all layers.)
-  float* qkv_adapter = adapter_space(scratch.qkv_adapter, device_.linears(0).qkv, all);
-  float* output_adapter = adapter_space(scratch.output_adapter, device_.linears(0).output, all);
-  float* gate_up_adapter = adapter_space(scratch.gate_up_adapter, device_.linears(0).gate_up, all);
-  float* down_adapter = adapter_space(scratch.down_adapter, device_.linears(0).down, all);
-  const auto of = [](const CpuLinear& linear, float* adapter, int row) { return adapter + size_t(row) * linear.adapter_width(); };
-  const auto finish_down = [&](int layer, RowRange at) {
-    const CpuLinear& down = device_.linears(layer).down;
-    finish<float>(device_, down, of(down, down_adapter, at.first), {hidden(at.first), width}, at.count);
+  const int layers = architecture().num_hidden_layers;
+  const size_t query_width = size_t(architecture().query_width());
+  WholeRows all{device_};
+  const auto by_columns = [&](const CpuLinear& linear, Matrix<const float> x, Matrix<float> y, int rows, bool accumulate, float* down) {
+    multiply(*linear.weight, x.data, y.data, rows, accumulate);
+    if (!linear.bias && !linear.adapter) return;
+    // (Adapters are small, so each thread computes them for its rows.)
+    device_.feed_rows(rows, [&](RowRange at) {
+      float* own = down + size_t(at.first) * size_t(linear.adapter_width());
+      adapt_down(device_, linear, {x.data + size_t(at.first) * x.ld, x.ld}, own, at.count);
+      finish<float>(device_, linear, own, {y.data + size_t(at.first) * y.ld, y.ld}, at.count);
+    });
   };
-
+  device_.feed_rows(rows_.size(), [&](RowRange at) { embed(at); });
   for (int layer = 0; layer < layers; ++layer) {
-    const LayerParameters& parameters = device_.layout().layers[size_t(layer)];
-    const CpuLinears& linear = device_.linears(layer);
-    device_.feed_rows(rows_.size(), [&](RowRange at) {
-      if (layer == 0)
-        embed(at);
-      else
-        finish_down(layer - 1, at);
-      float* x = normed + size_t(at.first) * width;
-      device_.rms_norm(hidden(at.first), parameters.input_norm, x, nullptr, at.count);
-      adapt_down<float>(device_, linear.qkv, {x, width}, of(linear.qkv, qkv_adapter, at.first), at.count);
-    });
-    multiply(*linear.qkv.weight, normed, qkv(0), rows_.size(), false);
-    device_.feed_rows(rows_.size(), [&](RowRange at) {
-      finish<float>(device_, linear.qkv, of(linear.qkv, qkv_adapter, at.first), {qkv(at.first), qkv_width()}, at.count);
-      rotate_and_store(layer, at);
-    });
+    project_rows(all, layer, {0, rows_.size()}, hidden(0), qkv(0), nullptr, by_columns);
+    device_.feed_rows(rows_.size(), [&](RowRange at) { rotate_and_store(layer, at); });
     if (layer + 1 == layers) keep_wanted();
     const int rows = rows_.size();
     if (rows == 0) return;
+    float* attention = CpuDevice::scratch().attention.room(size_t(rows) * query_width);
     device_.tiles(rows, std::min(device_.attention_rows(rows_), device_.unit_rows(rows)), [&](RowRange at) {
-      float* x = attention + size_t(at.first) * query_width;
-      device_.attend(*cache_, layer, &rows_, at, qkv(at.first), x);
-      adapt_down<float>(device_, linear.output, {x, query_width}, of(linear.output, output_adapter, at.first), at.count);
+      device_.attend(*cache_, layer, &rows_, at, qkv(at.first), attention + size_t(at.first) * query_width);
     });
-    multiply(*linear.output.weight, attention, hidden(0), rows, true);
-    device_.feed_rows(rows, [&](RowRange at) {
-      finish<float>(device_, linear.output, of(linear.output, output_adapter, at.first), {hidden(at.first), width}, at.count);
-      float* x = normed + size_t(at.first) * width;
-      device_.rms_norm(hidden(at.first), parameters.post_norm, x, nullptr, at.count);
-      adapt_down<float>(device_, linear.gate_up, {x, width}, of(linear.gate_up, gate_up_adapter, at.first), at.count);
-    });
-    multiply(*linear.gate_up.weight, normed, gate_up, rows, false);
-    device_.feed_rows(rows, [&](RowRange at) {
-      float *x = gate_up + size_t(at.first) * 2 * ffn, *y = activated + size_t(at.first) * ffn;
-      finish<float>(device_, linear.gate_up, of(linear.gate_up, gate_up_adapter, at.first), {x, 2 * ffn}, at.count);
-      device_.swiglu(x, y, at.count);
-      adapt_down<float>(device_, linear.down, {y, ffn}, of(linear.down, down_adapter, at.first), at.count);
-    });
-    multiply(*linear.down.weight, activated, hidden(0), rows, true);
+    float* gate_up = CpuDevice::scratch().gate_up.room(size_t(rows) * 2 * size_t(architecture().intermediate_size));
+    transform_rows(all, layer, {0, rows}, attention, hidden(0), gate_up, hidden(0), nullptr, by_columns);
   }
-  device_.feed_rows(rows_.size(), [&](RowRange at) { finish_down(layers - 1, at); });
 }
 
 void CpuExtension::head(RowRange targets, float* logits) {

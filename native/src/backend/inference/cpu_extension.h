@@ -19,7 +19,7 @@ class CpuExtension final : public Extension<CpuDevice> {
  private:
   /// By rows, every thread takes some rows through a layer. Threads synchronise once a layer, but each reads all weights.
   void through_layers() override;
-  /// Every thread takes some columns of each matrix for all rows. Weights are read once, but threads synchronise nine times a layer.
+  /// Every thread takes some columns of each matrix for all rows. Weights are read once, but threads synchronise nine times a layer, or up to 13.
   void run_by_columns();
   /// Every thread splits its rows into two halves, which go through all layers in turns. Between the panels of one half's products, rows of
   /// the other half attend to keys and values that these products prefetched. Only if `alone()`.
