@@ -56,7 +56,7 @@ export interface Mistakes {
   branch?: ToolCall;
 }
 
-/** What the final answer must say. Its value is in no number or name of the prompt. */
+/** What the final answer must say. The prompt contains neither this number nor this name. */
 export interface Question {
   value: string | number;
   /**

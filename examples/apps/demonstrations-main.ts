@@ -3,17 +3,17 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { generateDemonstrations } from './generate.js';
 
-/** By preset. Demonstrations of other apps, or of more of them, begin with the same ones. */
+/** Numbers of drills and teacher episodes, by preset. Presets with the same apps share their first demonstrations. */
 const files = [
-  { apps: ['tracker', 'booking'], of: { quickstart: [19_200, 12_800], tiny: [8_000, 6_400] } },
-  { apps: ['mail', 'tracker', 'booking', 'sprints', 'tickets'], of: { suite: [19_200, 19_200] } },
+  { apps: ['tracker', 'booking'], presets: { quickstart: [19_200, 12_800], tiny: [8_000, 6_400] } },
+  { apps: ['mail', 'tracker', 'booking', 'sprints', 'tickets'], presets: { suite: [19_200, 19_200] } },
 ] as const;
 
 const [folder] = process.argv.slice(2);
 if (folder === undefined) throw new Error('usage: demonstrations-main.js FOLDER');
 mkdirSync(folder, { recursive: true });
-for (const { apps, of } of files) {
-  const counts = Object.entries(of) as [string, readonly [drill: number, teacher: number]][];
+for (const { apps, presets } of files) {
+  const counts = Object.entries(presets) as [string, readonly [drill: number, teacher: number]][];
   const [drills, episodes] = [0, 1].map((kind) => Math.max(...counts.map(([, count]) => count[kind]!))) as [
     number,
     number,

@@ -57,7 +57,7 @@ function drills({ apps, seed, drill_demonstrations: count }: DemonstrationSpec):
   });
 }
 
-// A drill gives values in prose and expects the same values as arguments, in another order. It teaches copying before any tool.
+// A drill gives values in prose and expects the same values as arguments, in another order. It teaches the model to copy values before it uses a tool.
 function drill(app: App, draw: Draw): Demonstration {
   const names = draw.shuffled(['id', ...draw.shuffled(app.drilled).slice(0, 2 + draw.below(3))]);
   const pairs = names.map(

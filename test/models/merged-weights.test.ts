@@ -36,7 +36,7 @@ test.each([
   [8, 16, 4],
   [5, 21, 6],
   [64, 40, 16],
-  // Of several pieces, each with an odd number of rows.
+  // Several pieces, each with an odd number of rows.
   [37, 4099, 1029],
 ])(
   'the bits of %d rows and %d columns of rank %d are those of the plain sum',

@@ -38,7 +38,7 @@ describe('the scale of an adapter', () => {
       ]),
     );
   };
-  test('is alpha / rank, with rsLoRA alpha / √rank, each with the first pattern that matches', async () => {
+  test('is alpha / rank, or alpha / √rank with rsLoRA; the first matching pattern sets both', async () => {
     const all = (scale: number) => ({
       '0.self_attn.q_proj': scale,
       '1.self_attn.q_proj': scale,
@@ -115,7 +115,7 @@ describe('an adapter that is not supported', () => {
 });
 
 describe('the base of an adapter', () => {
-  test('gives config, and tokenizer and template where the adapter has none', async () => {
+  test('gives config, and tokenizer and template if the adapter has none', async () => {
     writeFileSync(join(base, 'chat_template.jinja'), 'of the base');
     expect(await readModelFolder(folder)).toMatchObject({
       ...{

@@ -20,7 +20,7 @@ interface NamedFile {
   /** Undefined if the spec names no file, which counts as an empty file. */
   file: string | undefined;
   taken: Digest | undefined;
-  /** Reads the text if it is only a part of the file; absent if the text is the whole file. */
+  /** Extracts the text that the run stores; absent if it stores the whole file. */
   read?: () => Promise<string>;
   /** The part of the file's text that the run stores. */
   content: (text: string, file: string) => string;

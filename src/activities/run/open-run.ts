@@ -50,7 +50,7 @@ export async function openRun(
   const step = await lastCommittedStep(deps.store, run);
   const state = step < 0 ? null : await readState(deps.store, run, step);
   const owners = owner === 1 ? [] : await readSequence(deps.store, ownersFolder(run), 'owner');
-  // This chain of executions has just taken the run, so no earlier process has worked on the run for this chain.
+  // This is the chain's first claim of the run, so no earlier process worked for it.
   if (owners.at(-2)?.firstExecutionRunId !== input.workflow.firstExecutionRunId) deps.life.noteRun(run);
   const lastCheckpoint = (await listCheckpoints(deps.store, record)).at(-1) ?? null;
   const followers = followedIn(run, spec);

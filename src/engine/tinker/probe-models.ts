@@ -26,8 +26,8 @@ interface ProbeCost {
   steps: number;
 }
 
-/** Taking a model away is not ended by the probe's own deadline. */
-const takeAwayWithinMs = 60_000;
+/** Removing a model has its own deadline. */
+const removeWithinMs = 60_000;
 /** A server that is away is reported, not waited for. */
 export const briefly = { maxWaitMs: 2_000 };
 /** Small enough for a step that goes where its gradient points, large enough to be seen in log-probs of low precision. */
@@ -35,7 +35,7 @@ const rate: AdamParams = { learning_rate: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e
 
 export class ProbeModels {
   readonly cost: ProbeCost = { tokens: 0, passes: 0, steps: 0 };
-  /** Says what could not be taken away again. */
+  /** What could not be removed. */
   readonly left: string[] = [];
 
   private readonly saved: SavedByProbe[] = [];
@@ -43,7 +43,7 @@ export class ProbeModels {
 
   constructor(private readonly server: ProbedServer) {}
 
-  /** Makes a model, probes it, and takes it away. Errors: those of call-errors.ts. */
+  /** Makes a model, probes it, and removes it. Errors: those of call-errors.ts. */
   async with<T>(probe: (model: ProbeModel) => Promise<T>): Promise<T> {
     const { service, model: base, lora, signal } = this.server;
     const { model, session } = await service.createModel(base, lora, {
@@ -60,7 +60,7 @@ export class ProbeModels {
     }
   }
 
-  /** Takes gradients away that a model without a flush has left in its place. */
+  /** Removes gradients that a model left behind because its server has no flush. */
   async flush(): Promise<void> {
     const { service, model: base, lora } = this.server;
     await this.attempt('gradients of an unloaded model', async (options) => {
@@ -79,10 +79,10 @@ export class ProbeModels {
     }
   }
 
-  /** What a probe left is reported beside its finding, and hides no failure of the probe itself. */
-  private async attempt(what: string, takeAway: (options: WaitOptions) => Promise<void>): Promise<void> {
+  /** What cannot be removed is reported beside the finding: an error here would hide the probe's own failure. */
+  private async attempt(what: string, remove: (options: WaitOptions) => Promise<void>): Promise<void> {
     try {
-      await takeAway({ signal: AbortSignal.timeout(takeAwayWithinMs), ...briefly });
+      await remove({ signal: AbortSignal.timeout(removeWithinMs), ...briefly });
     } catch (error) {
       this.left.push(`${what}: ${(error as Error).message}`);
     }
@@ -99,7 +99,7 @@ export class ProbeModel {
     private readonly saved: SavedByProbe[],
   ) {}
 
-  /** One array a text: log-probs of its second token and those after it. */
+  /** For each text, the log-probs of its tokens from the second on. */
   async logprobs(texts: readonly (readonly number[])[]): Promise<number[][]> {
     const data = texts.map((text) => ({
       tokens: text.slice(0, -1),
@@ -135,7 +135,7 @@ export class ProbeModel {
   }
 
   async save(name: string): Promise<string> {
-    // A save whose answer does not come is carried out nevertheless.
+    // A save may be carried out although its answer does not come.
     this.saved.push({ model: this.id, name });
     return this.server.service.saveWeights(this.place(), name, this.options);
   }
@@ -145,7 +145,7 @@ export class ProbeModel {
     await this.server.service.loadWeights(this.place(), path, this.options);
   }
 
-  /** Ends the model as a client does that knows nothing of its gradients. */
+  /** Unloads the model without flushing its gradients, as other clients do. */
   async unloadUnflushed(): Promise<void> {
     await this.server.client.run('/unload_model', { model_id: this.id }, this.options);
   }

@@ -107,7 +107,7 @@ export class TinkerEngine implements PolicyEngine {
   }
 }
 
-/** 31 bits, of the rollout and the place in its transcript: servers give equal samples to equal seeds. */
+/** A seed of 31 bits for each place in each transcript, because a server gives equal samples to equal seeds. */
 function seedOf({ key, tokens }: Pick<GenerateRequest, 'key' | 'tokens'>): number {
   const { seed, domain, step, slot, sample } = key;
   const place = [seed, domain, step, slot, sample, tokens.length].join(' ');

@@ -31,7 +31,7 @@ const notImplemented = 501;
 
 /**
  * Returns the tasks of a split in the server's order. `env`: name of the environment on the server (`/list_environments`). Throws an Error
- * that names what the server lacks, the signal's reason when it aborts.
+ * that names what is missing, or the signal's reason if it aborts.
  */
 export async function readServerTasks(
   url: string,
@@ -180,7 +180,7 @@ function isVariables(value: unknown): value is Record<string, string | number | 
   );
 }
 
-/** Numbers are no keys: each split may begin at 0. */
+/** A number is not used as a key, because each split may count from 0. */
 function ownKey(task: unknown): string | null {
   if (!isObject(task)) return null;
   const key = keyFields.map((name) => task[name]).find((value) => typeof value === 'string' && value !== '');

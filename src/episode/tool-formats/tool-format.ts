@@ -111,7 +111,7 @@ export function recordedToolFormat(id: string): ToolFormat {
   );
 }
 
-/** The format that a chat template teaches; null if it teaches one that nobody here reads. Hermes, if it teaches none. */
+/** The format that a chat template teaches: null if it is not supported, Hermes if the template teaches none. */
 export function formatOfTemplate(template: string): ToolFormatName | null {
   const has = (...marks: string[]): boolean => marks.every((mark) => template.includes(mark));
   if (has('<tool_call>', '<function=')) return 'qwen_xml';

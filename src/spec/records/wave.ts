@@ -11,7 +11,7 @@ export const wave = z.strictObject({
   wave: positive.describe('the plan’s own slots are wave 0'),
   plan: digest,
   outcomes: digest.describe('sha256 of the canonical JSON of all earlier slots’ outcomes'),
-  slots: z.array(slot).min(1).describe('as in the plan, numbered on'),
+  slots: z.array(slot).min(1).describe('as in the plan; numbers continue after its slots'),
   cursors: counts.describe('as in the plan, after this wave'),
 });
 
@@ -34,8 +34,8 @@ export function hasSignal(values: readonly (number | null)[]): boolean {
 
 /**
  * The slots whose groups form the batch, in the batch's order; `outcomes` has all slots of the step. Without dynamic sampling, these are all slots.
- * With it, they are the first groups with a signal, at most as many as the plan has slots; if there are fewer but enough, `replace` repeats them
- * in turn.
+ * With it, they are the first groups with a signal, at most as many as the plan has slots. If fewer groups have a signal, but at least
+ * `wanted`, `replace` repeats them in turn.
  */
 export function groupsInBatch(
   { slots, dynamic_sampling }: Pick<GrpoPlan, 'slots' | 'dynamic_sampling'>,

@@ -21,7 +21,7 @@ const spec = (max_input_length: number, tools_format: RunSpec['generator']['tool
 const tokenizer = loadTokenizer(readFileSync('presets/tokenizers/small/tokenizer.json', 'utf8'));
 
 describe('224 tools', () => {
-  it('take as many tokens as the run’s tokenizer makes of their list', async () => {
+  it('are counted with the run’s tokenizer', async () => {
     const count = tokenizer.encode(toolListText(tools, 'signatures')).length;
     expect(await toolTokensText(tools, spec(1_000_000, 'signatures'), tokenizer)).toBe(
       `224 tools take ${count} tokens of every prompt, which may have 1000000`,
@@ -31,7 +31,7 @@ describe('224 tools', () => {
     );
   });
 
-  it('that leave no room in a prompt are refused, with what a shorter list would take', async () => {
+  it('are refused if they leave no room in a prompt; the error names the tokens of a shorter list', async () => {
     await expect(toolTokensText(tools, spec(8192), tokenizer)).rejects.toThrow(
       /^224 tools take \d+ tokens of every prompt, and generator.max_input_length is 8192: raise it, or shorten the list \(tools_format: signatures takes \d+\)$/,
     );
@@ -40,7 +40,7 @@ describe('224 tools', () => {
     );
   });
 
-  it('are counted roughly where the tokenizer is on another machine', async () => {
+  it('are counted roughly if the tokenizer is on another machine', async () => {
     expect(await toolTokensText(tools, spec(1_000_000, 'json'), null)).toMatch(
       /^224 tools take about \d+ tokens of every prompt, which may have 1000000$/,
     );

@@ -75,7 +75,7 @@ describe('figures of runs', () => {
     expect(await linesOf(figures)).toContain('longhaul_eval_step{run="tiny",suite="final"} 5');
   });
 
-  it('of a step or an evaluation without grades do not show earlier figures', async () => {
+  it('show nothing, not the earlier value, after a step without grades', async () => {
     const figures = new RunFigures();
     const at = '2026-01-02T03:00:00.000Z';
     const played = { 'environment/total_episodes': 4, 'environment/crm/num_episodes': 4 };

@@ -50,7 +50,7 @@ describe('an activity that a person ends by hand', () => {
     ['nothing', null],
     ['a result of the wrong shape', { done: true }],
   ])(
-    'blocks the run, with a reason, if its result is %s, and is repeated after resume',
+    'when completed with %s: the run is blocked, names the result, and repeats the activity after resume',
     async (_, answer) => {
       await endedByHand(
         'completed',
@@ -60,7 +60,7 @@ describe('an activity that a person ends by hand', () => {
     },
   );
 
-  it('blocks the run, which names it, if it is failed without a reason, and is repeated after resume', async () => {
+  it('when failed without a reason: the run is blocked, names the activity, and repeats it after resume', async () => {
     await endedByHand(
       'failed',
       // Like `temporal activity fail`.

@@ -195,7 +195,7 @@ describe('a step that is sampled again', () => {
     const old = await Promise.all(finished.map((key) => requireRecord(store, key, 'episode')));
     const used = await readStepEpisodes(view, run, step);
     expect(used).toHaveLength(episodes.length);
-    // The policy knows few answers, so single episodes may be as before.
+    // The policy gives few different answers, so some episodes may be equal to the earlier ones.
     const tokensOf = (some: readonly EpisodeRecord[]) => some.map(({ tokens }) => tokens);
     expect(tokensOf(used.slice(0, finished.length))).not.toEqual(tokensOf(old));
 

@@ -57,7 +57,7 @@ describe('the live text of a run', () => {
     expect(of()).not.toContain('followed');
   });
 
-  it('has rows without words that widen the table; facts with a longer word follow as a list', () => {
+  it('lists facts with a long word below the table', () => {
     const unknown_reason = 'http://127.0.0.1:8002/tools/a_very_long_name_of_a_tool does not answer';
     const last = { step: 30, graded: 255, unknown: 1, unknown_reason };
     const host = 'gpu_node_with_a_long_name_in_rack_17';
@@ -68,7 +68,7 @@ describe('the live text of a run', () => {
     expect(row(text, 'last checkpoint')).toEqual(['last checkpoint', 'step 28']);
   });
 
-  it('breaks no short part of a fact, and no date', () => {
+  it('keeps short facts and dates on one line', () => {
     const text = detailsOf(training, { outline, checkpointTrouble: null, now });
     expect(text).toContain(
       '| **30**\u00a0of\u00a040 · ends\u00a0about\u00a002\u00a0Jan\u00a003:10\u00a0UTC |',
