@@ -125,14 +125,13 @@ const shownMetrics = [
   'policy/policy_kl',
 ];
 
-/** What the workflow learns of a committed step. From now on, the tokens sent for it count as recorded. */
+/** What the workflow learns of a committed step. */
 export async function committedStep(
-  { store, sent }: Pick<NodeDeps, 'store' | 'sent'>,
+  { store }: Pick<NodeDeps, 'store'>,
   { record: run }: RunData,
   update: UpdateRecord,
 ): Promise<CommittedStep> {
   const { step, kind, state, applied, outcomes } = update.identity;
-  sent?.committed(run.run, step, update.observed.committed_at);
   const values = outcomes.flat();
   const graded = values.filter((value) => value !== null).length;
   const share = maxUnknownShare(run);

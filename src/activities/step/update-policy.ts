@@ -44,12 +44,21 @@ interface SealedStep extends SealedBatch {
 }
 
 export async function updatePolicy(deps: NodeDeps, input: UpdateInput): Promise<CommittedStep> {
+  const { run, step } = input;
+  await checkOwner(deps.store, run, input.owner);
+  const data = await deps.runs.get(run);
+  const update = await committedUpdate(deps, input, data);
+  // Whichever process committed the step, its record now counts the tokens sent for it.
+  deps.sent?.committed(run, step, update.observed.committed_at);
+  return committedStep(deps, data, update);
+}
+
+/** The step's record: the stored one, or that of the update which this attempt computes. */
+async function committedUpdate(deps: NodeDeps, input: UpdateInput, data: RunData): Promise<UpdateRecord> {
   const { store, life } = deps;
   const { run, step, plan: planDigest, elsewhere = 0 } = input;
-  await checkOwner(store, run, input.owner);
-  const data = await deps.runs.get(run);
   const committed = await readUpdateIfAny(store, run, step);
-  if (committed) return committedStep(deps, data, committed);
+  if (committed) return committed;
   const plan = await readPlanOfStep(store, input);
   const evidence = attemptEvidence(store, run, step, currentScope(), life);
   const sealing = span('seal', () => sealBatch(store, plan, data));
@@ -59,7 +68,7 @@ export async function updatePolicy(deps: NodeDeps, input: UpdateInput): Promise<
   });
   // The attempt that sealed the batch may have committed the step since. The engine's state must not change for a committed step.
   const committedMeanwhile = sealed.adopted ? await readUpdateIfAny(store, run, step) : null;
-  if (committedMeanwhile) return committedStep(deps, data, committedMeanwhile);
+  if (committedMeanwhile) return committedMeanwhile;
   const stepId = stepIdOf(plan.previous_state, sealed.batch, planDigest);
   const environments = askStepEnvironments(store, plan, data, currentScope().signal);
   const planned = { data, plan, planDigest, stepId, elsewhere, environments };
@@ -72,7 +81,7 @@ export async function updatePolicy(deps: NodeDeps, input: UpdateInput): Promise<
   deps.lastCommits.set(run, { step, at: performance.now(), busyMs: deps.meter.totalMs });
   await noticeChanges(deps, data, stored).catch((error: unknown) => deps.log(String(error)));
   await stoppingPoint('update-recorded');
-  return committedStep(deps, data, stored);
+  return stored;
 }
 
 /**
