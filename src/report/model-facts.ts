@@ -1,7 +1,7 @@
 // Says in words what was trained and by which objective: a reader asks this first about an unknown run.
 import type { BaseRecord } from '../spec/records/update.js';
 import type { RunRecord } from '../spec/records/run-records.js';
-import { clipsRatio } from '../spec/loss.js';
+import { clipsRatio } from '../spec/records/live-ranges.js';
 import { policyLossTypes } from '../spec/records/loss-plan.js';
 import type { LoraSpec, Moments, TrainerSpec } from '../spec/run-spec.js';
 import { withLaterSettings } from '../spec/spec-input.js';
@@ -50,7 +50,7 @@ function objective(trainer: TrainerSpec, warmSteps: number): string {
   const behind = warmSteps > 0 ? 'after the warm start' : 'at the beginning';
   return [
     `${trainer.policy_loss_type} loss, ${trainer.loss_reduction}`,
-    ...(clipsRatio(trainer)
+    ...(clipsRatio(trainer.policy_loss_type)
       ? [`ratio clipped at −${trainer.eps_clip_low} and +${trainer.eps_clip_high}`]
       : []),
     `${trainer.advantage_estimator} advantages`,

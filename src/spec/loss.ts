@@ -1,13 +1,9 @@
 // Turns the objective of a run spec, in SkyRL's names, into a plan's loss (docs/engine-protocol.md) and advantages. The plan contains
 // exactly the settings that affect the step, defaults included: it keeps its meaning when defaults change.
-import { settingsOfKind, type LossPlan } from './records/loss-plan.js';
+import { clipsRatio } from './records/live-ranges.js';
+import type { LossPlan } from './records/loss-plan.js';
 import type { AdvantagePlan } from './records/plan.js';
 import type { GeneratorSpec, TrainerSpec } from './run-spec.js';
-
-/** Policy losses that clip the probability ratio at 1 − `eps_clip_low` and 1 + `eps_clip_high`. */
-export function clipsRatio({ policy_loss_type }: Pick<TrainerSpec, 'policy_loss_type'>): boolean {
-  return settingsOfKind[policy_loss_type].includes('eps_clip_low');
-}
 
 /** The loss of supervised phases. */
 export const crossEntropy: LossPlan = { kind: 'cross_entropy', reduction: 'token_mean' };
@@ -26,9 +22,7 @@ export function lossOf(
     ...(reduction === 'seq_mean_token_sum_norm'
       ? { max_seq_len: trainer.max_seq_len ?? max_input_length + max_generate_length }
       : {}),
-    ...(clipsRatio(trainer)
-      ? { eps_clip_low: trainer.eps_clip_low, eps_clip_high: trainer.eps_clip_high }
-      : {}),
+    ...(clipsRatio(kind) ? { eps_clip_low: trainer.eps_clip_low, eps_clip_high: trainer.eps_clip_high } : {}),
     ...(kind === 'dual_clip' ? { clip_ratio_c: trainer.clip_ratio_c } : {}),
     ...(kind === 'cispo' ? trainer.cispo : {}),
     ...(kind === 'sapo' ? { sapo_tau_pos: trainer.sapo.tau_pos, sapo_tau_neg: trainer.sapo.tau_neg } : {}),

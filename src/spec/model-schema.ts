@@ -1,6 +1,7 @@
 // Schema of a run spec's model: where the weights come from, their shapes, and which of them are trained.
 import { z } from 'zod';
 import { count, name, positive, seed, text } from './fields.js';
+import { defaultPositions } from './records/live-ranges.js';
 
 const multipleOf16 = z.int().min(16).multipleOf(16);
 
@@ -42,7 +43,7 @@ const architecture = z.strictObject({
   rope_theta: z.number().gt(1).lt(1e12).default(1_000_000).describe('base of the rotary frequencies'),
   yarn: yarn.exactOptional().describe('extends the context with YaRN, applied at every length'),
   tie_word_embeddings: z.boolean().default(true).describe('output head and embedding share weights'),
-  max_position_embeddings: count.default(32_768).describe('longest transcript'),
+  max_position_embeddings: count.default(defaultPositions).describe('longest transcript'),
 });
 
 /** Adapter targets in the order in which state files store them. */

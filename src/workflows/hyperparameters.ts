@@ -1,11 +1,12 @@
 // Which values may change while a run is under way, and their ranges. A bad value is refused before anything is recorded (R21).
-import { type LiveSetting, liveRanges, type NumberRange } from '../spec/records/live-ranges.js';
+import {
+  clipsRatio,
+  defaultPositions,
+  type LiveSetting,
+  liveRanges,
+  type NumberRange,
+} from '../spec/records/live-ranges.js';
 import type { ControlState } from '../spec/records/control-records.js';
-
-/** Default of the spec's `model.architecture.max_position_embeddings`. */
-const defaultPositions = 32_768;
-/** Same list as `clipsRatio` of spec/loss.ts, which the workflow bundle does not include. */
-const clippingLosses = ['regular', 'dual_clip', 'gspo'];
 
 export const hyperparameterNames = Object.keys(liveRanges) as LiveSetting[];
 
@@ -67,7 +68,7 @@ function whyIdle(name: string, spec: unknown): string | null {
     return 'kl_loss_coef changes nothing: the run has no KL term (trainer.use_kl_loss is not true in its spec)';
   if (name === 'entropy_loss_coef' && trainer['use_entropy_loss'] !== true)
     return 'entropy_loss_coef changes nothing: the run has no entropy term (trainer.use_entropy_loss is not true in its spec)';
-  if (name.startsWith('eps_clip_') && !clippingLosses.includes(kind))
+  if (name.startsWith('eps_clip_') && !clipsRatio(kind))
     return `${name} changes nothing: policy_loss_type ${kind} does not clip the probability ratio there`;
   return null;
 }

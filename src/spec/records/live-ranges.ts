@@ -1,5 +1,5 @@
-// The ranges of the settings that may change during a run. The spec's schema and the Update `setHyperparameters` both use them, so that a
-// value which one accepts is never refused by the other. Without zod, for the workflow bundle.
+// The ranges of the settings that may change during a run, and what they depend on. The spec's schema and the Update `setHyperparameters`
+// both use them, so that a value which one accepts is never refused by the other. Without zod, for the workflow bundle.
 
 export interface NumberRange {
   /** The value is greater than this. */
@@ -32,3 +32,11 @@ export const liveRanges = {
 } satisfies Record<string, NumberRange>;
 
 export type LiveSetting = keyof typeof liveRanges;
+
+/** Default of `model.architecture.max_position_embeddings`, which limits the settings in tokens. */
+export const defaultPositions = 32_768;
+
+/** True for policy losses that clip the probability ratio at 1 − `eps_clip_low` and 1 + `eps_clip_high`. */
+export function clipsRatio(policyLoss: string): boolean {
+  return ['regular', 'dual_clip', 'gspo'].includes(policyLoss);
+}

@@ -37,7 +37,7 @@ export const loss = lossSettings.superRefine((settings, context) => {
 const clip = ['eps_clip_low', 'eps_clip_high'] as const;
 
 /** The settings that the engine needs for each kind of loss, in addition to the reduction. */
-export const settingsOfKind: Record<LossPlan['kind'], readonly (keyof LossPlan)[]> = {
+const settingsOfKind: Record<LossPlan['kind'], readonly (keyof LossPlan)[]> = {
   regular: clip,
   dual_clip: [...clip, 'clip_ratio_c'],
   gspo: clip,
