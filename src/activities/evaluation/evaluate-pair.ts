@@ -30,17 +30,24 @@ export function evaluatePair(deps: NodeDeps): SweepNodeActivities['evaluatePair'
 async function evaluatePlaced(deps: NodeDeps, pair: PlacedPair): Promise<EvaluatedPair> {
   const started = performance.now();
   const { run, step, state, suite, suitesOf } = pair;
-  const of = await deps.runs.get(suitesOf);
-  const environments = await environmentsNow(deps.store, of.record);
+  const source = await deps.runs.get(suitesOf);
+  const environments = await environmentsNow(deps.store, source.record);
   const what = { run, step, state, suite: suite.record, suiteOf: suitesOf, environments, isOwn: false };
   const evaluated = await evaluateSuite(deps, what, async () => {
-    await refuseOtherEnvironments(deps, of, environments, suite.record);
-    return dataOf(deps, run, of);
+    await refuseOtherEnvironments(deps, source, environments, suite.record);
+    return dataOf(deps, run, source);
   });
   const { observed: _, ...result } = evaluated.result;
   if (evaluated.episodes === null) {
     const played = await readEvaluationEpisodes(deps.store, evaluated);
-    await projectTrajectories(deps.store, await dataOf(deps, run, of), step, evaluated.suite, played, result);
+    await projectTrajectories(
+      deps.store,
+      await dataOf(deps, run, source),
+      step,
+      evaluated.suite,
+      played,
+      result,
+    );
   }
   const { pass_at_1, graded, unknown } = result;
   const seconds = Math.round(performance.now() - started) / 1000;
@@ -50,11 +57,11 @@ async function evaluatePlaced(deps: NodeDeps, pair: PlacedPair): Promise<Evaluat
 /** Fails if the environments are not those named in the suite: episodes played on other environments would belong to another suite. */
 async function refuseOtherEnvironments(
   deps: NodeDeps,
-  of: RunData,
+  source: RunData,
   environments: readonly EnvironmentSpec[],
   suite: SuiteRecord,
 ): Promise<void> {
-  const now = await identitiesOnNode(deps, of, environments, environmentsOf(suite));
+  const now = await identitiesOnNode(deps, source, environments, environmentsOf(suite));
   const changed = Object.keys(now).filter((name) => now[name] !== suite.environments[name]);
   if (changed.length === 0) return;
   throw new InvalidSpec([
@@ -66,10 +73,10 @@ async function refuseOtherEnvironments(
   ]);
 }
 
-/** The data of the state's run, with the tasks and environments of the run that supplies the suites. */
-async function dataOf(deps: NodeDeps, run: string, of: RunData): Promise<RunData> {
+/** The data of the state's run, with the tasks and environments of `source`, the run that supplies the suites. */
+async function dataOf(deps: NodeDeps, run: string, source: RunData): Promise<RunData> {
   const own = await deps.runs.get(run);
-  const { record, ...suites } = of;
+  const { record, ...suites } = source;
   if (run === record.run) return own;
   const { environments } = record.spec;
   return {

@@ -135,8 +135,8 @@ async function asking(
 
 /** Throws `InvalidSpec` if the workflow id that a person chose is not the id of a sweep of this project. */
 function checkId({ name, project }: SweepSpec, sweep: string): void {
-  const [of, own, ...more] = sweep.split('/');
-  if (of === project && own !== undefined && more.length === 0 && isSweepId(sweep)) return;
+  const [prefix, own, ...more] = sweep.split('/');
+  if (prefix === project && own !== undefined && more.length === 0 && isSweepId(sweep)) return;
   const problem = `has the workflow id eval/${sweep}; sweeps of project ${project} have eval/${project}/NAME`;
   const fix = `start it as eval/${project}/${name}, or put another name of letters, digits, ".", "_" and "-" after eval/${project}/`;
   throw new InvalidSpec([{ path: '', problem, fix }], `sweep ${name}`);

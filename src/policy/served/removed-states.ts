@@ -82,8 +82,8 @@ async function keptOf(
   return ({ checkpoint_type, checkpoint_id, tinker_path }) => {
     if (checkpoint_type === 'sampler')
       return tinker_path === sampled || states.some((state) => isSamplerOf(checkpoint_id, state));
-    const of = stepOfSave(checkpoint_id);
-    return of === null || of > step || kept.has(of);
+    const savedStep = stepOfSave(checkpoint_id);
+    return savedStep === null || savedStep > step || kept.has(savedStep);
   };
 }
 

@@ -122,23 +122,23 @@ export function faultTable(faults: Faults): string {
 
 /** Empty before the run's first step. */
 function sumSentence({ figures, causes }: Faults): string {
-  const of = (name: string): number => figures[`ft/${name}`] ?? 0;
-  if (of('wall_seconds') === 0) return '';
+  const figure = (name: string): number => figures[`ft/${name}`] ?? 0;
+  if (figure('wall_seconds') === 0) return '';
   const lostIn = (rows: readonly CauseOfLoss[]): number =>
     rows.reduce((sum, row) => sum + (row.figures['ft/lost_seconds'] ?? 0), 0);
   const costs = (
     [
       ['faults cost', lostIn(causes.filter(isFault))],
       ['moving to a node or sharing an engine cost', lostIn(causes.filter((row) => !isFault(row)))],
-      ['waiting for environments, the store or a node cost', of('waiting_seconds')],
+      ['waiting for environments, the store or a node cost', figure('waiting_seconds')],
     ] as const
   )
     .filter(([, value]) => value > 0)
     .map(([what, value]) => `${what} ${seconds(value)}`);
   const aside = [
-    ['paused', of('paused_seconds')],
-    ['blocked, waiting for a person', of('blocked_seconds')],
-    ['without a workflow', of('unowned_seconds')],
+    ['paused', figure('paused_seconds')],
+    ['blocked, waiting for a person', figure('blocked_seconds')],
+    ['without a workflow', figure('unowned_seconds')],
   ] as const;
   const excluded = aside
     .filter(([, value]) => value > 0)

@@ -78,7 +78,7 @@ export function trajectoryTables(analysis: TrajectoryAnalysis): string {
 
 function rowsOf({ training, newest }: TrajectoryAnalysis): Row[] {
   const names = [...new Set([...training.keys(), ...newest.keys()])].sort();
-  const of = (
+  const rowsFor = (
     environment: string,
     filter: string | null,
     counts: (where: Row['where']) => TrajectoryCounts | undefined,
@@ -88,9 +88,9 @@ function rowsOf({ training, newest }: TrajectoryAnalysis): Row[] {
       return counted && counted.episodes > 0 ? [{ environment, filter, where, counts: counted }] : [];
     });
   const parts = { training, newest };
-  const rows = names.flatMap((name) => of(name, name, (where) => parts[where].get(name)));
+  const rows = names.flatMap((name) => rowsFor(name, name, (where) => parts[where].get(name)));
   if (names.length < 2) return rows;
-  const all = of('all', null, (where) =>
+  const all = rowsFor('all', null, (where) =>
     [...parts[where].values()].reduce(plusTrajectories, noTrajectories()),
   );
   return [...rows, ...all];

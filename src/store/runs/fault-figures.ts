@@ -170,16 +170,18 @@ export async function readFaults(
 
 /** Seconds in which the run could make progress: it was neither paused nor blocked, and a workflow drove it. */
 export function availableSeconds(figures: FaultFigures): number {
-  const of = (name: string): number => figures[`ft/${name}`] ?? 0;
-  return of('wall_seconds') - of('paused_seconds') - of('blocked_seconds') - of('unowned_seconds');
+  const figure = (name: string): number => figures[`ft/${name}`] ?? 0;
+  return (
+    figure('wall_seconds') - figure('paused_seconds') - figure('blocked_seconds') - figure('unowned_seconds')
+  );
 }
 
 /** Adds `ft/wall_seconds`, and `ft/ettr`: the share of the available time in which the run made progress. */
 export function asOf(wallSeconds: number, figures: FaultFigures): FaultFigures {
   const wall = rounded(wallSeconds);
-  const of = (name: string): number => figures[`ft/${name}`] ?? 0;
+  const figure = (name: string): number => figures[`ft/${name}`] ?? 0;
   const available = availableSeconds({ ...figures, 'ft/wall_seconds': wall });
-  const idle = of('lost_seconds') + of('waiting_seconds');
+  const idle = figure('lost_seconds') + figure('waiting_seconds');
   const ettr = available > 0 ? Math.min(1, Math.max(0, 1 - idle / available)) : 1;
   return { ...figures, 'ft/wall_seconds': wall, 'ft/ettr': Math.round(ettr * 10_000) / 10_000 };
 }
