@@ -1,6 +1,7 @@
 // Log-probs of sampling, prefill, scoring and training are equal bit for bit, for every kind of model, batch, chunking, cache blocks,
 // number of threads, division of work, instruction set and prefix sharing.
 #include <algorithm>
+#include <numeric>
 
 #include "support/cpu.h"
 #include "support/check.h"
@@ -217,6 +218,40 @@ void feeds_without_wanted_logits_can_be_continued() {
     }
 }
 
+/// The draws of feeds behind the first rows of logits have their own requests.
+void a_call_draws_from_more_rows_than_there_are_logits_at_once() {
+  Architecture architecture = tiny_architecture();
+  architecture.vocab_size = 20'000;
+  architecture.num_hidden_layers = 1;
+  const Policy policy = tiny_policy(2, architecture);
+  const int most = most_logit_rows<CpuDevice>(architecture.vocab_size), feeds = most + 70;
+  const std::vector<int32_t> tokens = random_tokens(feeds, architecture.vocab_size, 9);
+  ThreadPool pool(2);
+  const auto draw_in_calls_of = [&](int size) {
+    CpuExtension extension(pool);
+    KvCache cache(architecture, size);
+    std::vector<int32_t> blocks(static_cast<size_t>(size));
+    std::iota(blocks.begin(), blocks.end(), 0);
+    std::vector<Drawn> drawn(static_cast<size_t>(feeds));
+    for (int first = 0; first < feeds; first += size) {
+      const int count = std::min(size, feeds - first);
+      std::vector<Feed> rows;
+      std::vector<DrawRequest> requests;
+      for (int i = 0; i < count; ++i) {
+        rows.push_back({std::span(tokens).subspan(size_t(first + i), 1), 0, std::span(blocks).subspan(size_t(i), 1), true});
+        requests.push_back({1, float(first + i) / float(feeds), 1, 0});
+      }
+      extension.run(policy, cache, rows, requests, std::span(drawn).subspan(size_t(first), size_t(count)));
+    }
+    return drawn;
+  };
+  const std::vector<Drawn> together = draw_in_calls_of(feeds), alone = draw_in_calls_of(100);
+  for (int i = 0; i < feeds; ++i) {
+    check_equal(together[size_t(i)].token, alone[size_t(i)].token, "token " + std::to_string(i));
+    check_equal(together[size_t(i)].logprob, alone[size_t(i)].logprob, "log-prob " + std::to_string(i));
+  }
+}
+
 void forest_rows_equal_their_paths_alone() {
   const std::vector<int32_t> app = random_tokens(45, vocab, 11), task = random_tokens(17, vocab, 12);
   for (const auto& [name, policy] : tiny_policies()) {
@@ -325,6 +360,7 @@ int main() {
                           {"samples that share prefix blocks equal those alone", samples_that_share_prefix_blocks_equal_those_alone},
                           {"a prefix and its readers may share a call", a_prefix_and_its_readers_may_share_a_call},
                           {"feeds without wanted logits can be continued", feeds_without_wanted_logits_can_be_continued},
+                          {"a call draws from more rows than there are logits at once", a_call_draws_from_more_rows_than_there_are_logits_at_once},
                           {"forest rows equal their paths alone", forest_rows_equal_their_paths_alone},
                           {"instruction sets agree on log-probs", instruction_sets_agree_on_logprobs},
                           {"updates depend on neither threads nor instruction set", updates_depend_on_neither_threads_nor_instruction_set},

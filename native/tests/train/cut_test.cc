@@ -166,6 +166,10 @@ void a_used_pass_gives_the_bits_of_a_fresh_one() {
   const Objective long_objective = cut_objective(71), short_objective = shared_objective(71, 53, 9, 60);
   CpuTraining used(pool, {1024, false});
   gradient_with(used, long_objective, large);
+  // Sums over several passes begin anew.
+  used.prepare({512, false}, whole);
+  const Gradient alone = gradient_of(long_objective, large, pool);
+  for (const char* what : {"several passes", "several passes again"}) check_same(gradient_with(used, long_objective, large), alone, what);
   used.prepare({whole, false}, whole);
   check_same(gradient_with(used, short_objective.with_entropy(), small), gradient_of(short_objective.with_entropy(), small, pool), "another policy");
   used.prepare({whole, false}, whole);
