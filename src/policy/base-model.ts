@@ -13,8 +13,9 @@ import type { RunSpec } from '../spec/run-spec.js';
 import { canonicalText } from '../store/records/canonical.js';
 import { sha256Hex } from '../base/sha256.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
-import { readBaseIfAny } from '../store/runs/run-records.js';
-import { CorruptCheckpoint } from '../store/record-errors.js';
+import { readBaseIfAny, readState } from '../store/runs/run-records.js';
+import { updateKey } from '../store/record-keys.js';
+import { CorruptCheckpoint, Diverged } from '../store/record-errors.js';
 import { fetchWeights, weightsExist, writeWeights } from '../store/files/weights.js';
 import { keepNewest, removeLeftovers } from './leftovers.js';
 import { fileExists } from './state-folder.js';
@@ -69,6 +70,19 @@ export class BaseModel {
     if (weights !== null && (await weightsExist(this.options.store, weights)))
       return this.loadStored(weights, trained, attempt);
     return this.loadFolder(path as string, record, trained, attempt);
+  }
+
+  /** Loads the model into the engine, and compares it with the record of step 0. */
+  async restore(record: RunRecord, attempt: WorkContext): Promise<void> {
+    const { run } = record;
+    const held = await this.hold(record, attempt);
+    const base = await readState(this.options.store, run, 0);
+    if (held.state !== base) {
+      throw new Diverged(
+        `the base model of ${run} was made again as state ${held.state}, but step 0 records ${base}`,
+        { key: updateKey(run, 0), stored: base, computed: held.state },
+      );
+    }
   }
 
   /** Uploads a folder's weights to the store, unless they are there. The engine must hold them. */

@@ -55,7 +55,7 @@ class NativeStateKeeper implements StateKeeper {
   }
 
   async holdBase(record: RunRecord, attempt: WorkContext): Promise<BaseState> {
-    await this.restorer.forgetReference();
+    await this.restorer.reference.forget();
     const held = await this.restorer.base.hold(record, attempt);
     // Upload the weights before state 0 is recorded: a process that finds the record must find them in the store.
     await this.restorer.base.keep(record, held, attempt);
@@ -82,7 +82,7 @@ class NativeStateKeeper implements StateKeeper {
     const { store, engine } = this.options;
     const [held, record] = [await engine.held(), await readRun(store, run)];
     const begun = held?.lastStepId === stepId;
-    const ready = held?.state === state && (await this.restorer.knowsReference(record, step));
+    const ready = held?.state === state && (await this.restorer.reference.holdsFor(record, step));
     if (begun || ready) return;
     const newest =
       provenance === 'from an older checkpoint' ? await this.restorer.olderThanNewest(record, step) : step;

@@ -5,19 +5,18 @@ import type { FileEngine } from '../engine/file-engine.js';
 import { type UpdateProgress, type UpdateResult, EngineError } from '../engine/policy-engine.js';
 import { type Restored, rounded, type WorkContext } from './attempt-scope.js';
 import { BaseModel } from './base-model.js';
+import { ReferenceWeights } from './reference-weights.js';
 import { fileExists, type StateFolder, statesKept } from './state-folder.js';
 import { fetchBatch, loggedUpdates } from './logged-updates.js';
 import { provenances, type StepUpdate } from './state-keeper.js';
 import type { Digest } from '../spec/records/parts.js';
 import type { RunRecord } from '../spec/records/run-records.js';
-import { lastWarmStep } from '../spec/schedule.js';
 import { fetchCheckpoint, listCheckpoints } from '../store/runs/checkpoints.js';
 import { updateKey } from '../store/record-keys.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { openRunView } from '../store/runs/quarantine.js';
-import { readRun, readState, type Reference, referenceOf, timelinesOf } from '../store/runs/run-records.js';
+import { readState } from '../store/runs/run-records.js';
 import { CorruptCheckpoint, Diverged, UnreadableRecord } from '../store/record-errors.js';
-import { weightsExist } from '../store/files/weights.js';
 
 interface StateRestorerOptions {
   store: ObjectStore;
@@ -39,9 +38,14 @@ type Source = 'disk' | 'fetched' | 'store';
 /** Callers must hold the engine's lock exclusively. */
 export class StateRestorer {
   readonly base: BaseModel;
+  /** The weights against which the KL terms of the restored run are taken. */
+  readonly reference: ReferenceWeights;
 
   constructor(private readonly options: StateRestorerOptions) {
     this.base = new BaseModel(options);
+    this.reference = new ReferenceWeights(options, this.base, (record, step, state, attempt) =>
+      this.restoreAfter(() => Promise.resolve(), record, step, state, attempt),
+    );
   }
 
   /** Applies the logged batch of a step to the state before the step. Throws the reason of `signal` when it aborts. */
@@ -82,24 +86,36 @@ export class StateRestorer {
     }
   }
 
-  /**
-   * Restores the state after `step`. After a divergence it tries again on a fresh engine, then from an older checkpoint; only then must a
-   * person look (R19). `knowing`: also loads the reference weights of the KL terms.
-   */
+  /** Restores the state after `step`, and the reference weights that `step` needs. */
   async restore(
     record: RunRecord,
     step: number,
     wanted: Digest,
     attempt: WorkContext,
     newestCheckpoint = step,
-    knowing = true,
+  ): Promise<void> {
+    // The reference comes first, because loading it may replace the held state.
+    const first = (): Promise<void> => this.reference.hold(record, step, attempt);
+    await this.restoreAfter(first, record, step, wanted, attempt, newestCheckpoint);
+  }
+
+  /**
+   * Restores the state after `step`. After a divergence it tries again on a fresh engine, then from an older checkpoint; only then must a
+   * person look (R19). `first`: what comes before each try.
+   */
+  private async restoreAfter(
+    first: () => Promise<void>,
+    record: RunRecord,
+    step: number,
+    wanted: Digest,
+    attempt: WorkContext,
+    newestCheckpoint = step,
   ): Promise<void> {
     const { run } = record;
     let newest = newestCheckpoint;
     for (const next of [...provenances.slice(1), null]) {
       const begunAt = performance.now();
-      // The reference comes first, because loading it may replace the held state.
-      if (knowing) await this.knowReference(record, step, attempt);
+      await first();
       const held = await this.heldStep(record, newest);
       const loaded: LoadedState =
         held === null
@@ -216,116 +232,8 @@ export class StateRestorer {
         await rm(path, { force: true });
       }
     }
-    await this.loadBase(record, attempt);
+    await this.base.restore(record, attempt);
     return { step: 0, from: 'base', bytes: 0 };
-  }
-
-  /** True if the engine holds exactly the reference weights that `step` needs: those of its KL terms, or none. */
-  async knowsReference(record: RunRecord, step: number): Promise<boolean> {
-    const wanted = await this.reference(record, step);
-    return (await this.heldReference()) === (wanted?.weights ?? null);
-  }
-
-  /**
-   * Loads the reference weights that `step` needs, or drops them. This may replace the held state. With LoRA, every state of the run
-   * contains the reference weights; without LoRA, only the state with which GRPO began does.
-   */
-  private async knowReference(record: RunRecord, step: number, attempt: WorkContext): Promise<void> {
-    const { run } = record;
-    const { engine, log } = this.options;
-    const wanted = await this.reference(record, step);
-    if ((await this.heldReference()) === (wanted?.weights ?? null)) return;
-    await this.forgetReference();
-    if (wanted === null) return;
-    const { weights } = wanted;
-    attempt.progress({ restoring: wanted.step, reference: weights });
-    await this.holdReference(record, wanted, attempt);
-    const found = await engine.setReference({ held: true });
-    if (found !== weights) {
-      throw new Diverged(
-        `the model after step ${wanted.step} of ${run} has weights ${found ?? 'none'}, but its record says ${weights}`,
-        { key: updateKey(wanted.run, wanted.step), stored: weights, computed: found },
-      );
-    }
-    log(`the KL term of ${run} is taken against the weights after step ${wanted.step}, ${weights}`);
-  }
-
-  /** Drops the reference of another run: the next load may need its memory. */
-  async forgetReference(): Promise<void> {
-    if ((await this.heldReference()) !== null) await this.options.engine.setReference(null);
-  }
-
-  /**
-   * Loads the weights that a warm start produced. The first node that needs them uploads them to the store: any node could compute them
-   * from the records, but without a checkpoint that takes as long as the warm start itself.
-   */
-  private async holdReference(
-    record: RunRecord,
-    { step, weights }: Reference,
-    attempt: WorkContext,
-  ): Promise<void> {
-    const { store, engine } = this.options;
-    const [held, state] = [await engine.held(), await readState(store, record.run, step)];
-    if (step === 0) {
-      if (held?.weights !== weights) await this.loadBase(record, attempt);
-      return;
-    }
-    if (held?.state !== state && held?.weights !== weights) {
-      if (await this.holdStored(weights, record, attempt)) return;
-      await this.restore(record, step, state, attempt, step, false);
-    }
-    // Upload only weights that agree with the record; the caller reports a difference.
-    if ((await engine.held({ weights: true }))?.weights === weights)
-      await this.base.keepWeights(weights, attempt);
-  }
-
-  /** False if the store has no usable weights; they can then be computed. */
-  private async holdStored(weights: Digest, record: RunRecord, attempt: WorkContext): Promise<boolean> {
-    const { store, log } = this.options;
-    if (!(await weightsExist(store, weights))) return false;
-    try {
-      await this.base.holdStored(weights, record, attempt);
-      return true;
-    } catch (error) {
-      if (!(error instanceof CorruptCheckpoint)) throw error;
-      log(`the weights ${weights} are not usable (${error.message}): computing them from the records`);
-      return false;
-    }
-  }
-
-  private async heldReference(): Promise<Digest | null> {
-    return (await this.options.engine.held())?.reference ?? null;
-  }
-
-  /**
-   * Null during the warm start, and if neither the run nor an ancestor has a KL term. Ancestors count because their logged updates may be
-   * applied again.
-   */
-  private async reference({ run, spec }: RunRecord, step: number): Promise<Reference | null> {
-    const { store } = this.options;
-    if (step < lastWarmStep(spec)) return null;
-    for await (const timeline of timelinesOf(store, run)) {
-      const ancestor = await readRun(store, timeline.run);
-      if (ancestor.spec.trainer.use_kl_loss) return referenceOf(store, run);
-    }
-    return null;
-  }
-
-  /** Loads the base model into the engine, and compares it with the record of step 0. */
-  async loadBase(record: RunRecord, attempt: WorkContext): Promise<void> {
-    const { run } = record;
-    const held = await this.base.hold(record, attempt);
-    const base = await readState(this.options.store, run, 0);
-    if (held.state !== base) {
-      throw new Diverged(
-        `the base model of ${run} was made again as state ${held.state}, but step 0 records ${base}`,
-        {
-          key: updateKey(run, 0),
-          stored: base,
-          computed: held.state,
-        },
-      );
-    }
   }
 
   /** Steps ≤ `step` that may have a checkpoint, newest first, with the places to look for it. */
