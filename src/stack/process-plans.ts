@@ -5,7 +5,6 @@ import { fileURLToPath } from 'node:url';
 import type { Connection } from '@temporalio/client';
 import { httpRequest } from '../base/http-request.js';
 import { servingFile } from '../workers/follower/follower-config.js';
-import { placesForNode } from '../workers/node/server-capacity.js';
 import { temporalServerArguments } from '../workers/temporal/temporal-server.js';
 import { engineQueue, orchestratorQueue } from '../workflows/messages.js';
 import { environmentOf } from './process-environments.js';
@@ -50,6 +49,8 @@ export interface PlannedStack {
 export type RolePlan = Omit<ProcessPlan, 'logFile'>;
 
 export const databaseName = 'temporal.db';
+/** Sessions of the environment server for each node: those that the node may open at once, and some for other processes. */
+const sessionsPerNode = 512;
 /** The environment server has room for at least this many nodes: another node may join a stack of one node. */
 const fewestNodes = 2;
 /** Seconds. A short grace is enough: the machine stays, so data that is not uploaded in time is still on its disk. */
@@ -102,7 +103,7 @@ function environmentPlans(stack: PlannedStack): RolePlan[] {
         ...environmentOf('environments'),
         LONGHAUL_GRADING_TOKEN: readFileSync(stack.tokenFile, 'utf8').trim(),
         LONGHAUL_ENVIRONMENT_PORT: String(stack.environmentPort),
-        MAX_CONCURRENT_ENVS: String(placesForNode * Math.max(fewestNodes, stack.nodes)),
+        MAX_CONCURRENT_ENVS: String(sessionsPerNode * Math.max(fewestNodes, stack.nodes)),
       },
       healthy: () => answers(`${environmentsAddress(stack)}/health`),
       startDeadlineMs: 30_000,

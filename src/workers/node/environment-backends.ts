@@ -4,9 +4,11 @@ import type { EnvironmentHost } from '../../environments/environment-kind.js';
 import { environmentKind } from '../../environments/environment-kinds.js';
 import { createSemaphore, type Semaphore } from '../../environments/semaphore.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
-import { placesOfNode } from './server-capacity.js';
 
 type EnvironmentBackendsOptions = Omit<EnvironmentHost, 'placesOf'>;
+
+/** Sessions that a node opens on one server at once, unless its spec says less. */
+const mostSessions = 400;
 
 export interface EnvironmentBackends {
   /** `callTimeoutMs`: time limit of a call. */
@@ -18,9 +20,9 @@ export function environmentBackends(options: EnvironmentBackendsOptions): Enviro
   const backends = new Map<string, EnvironmentBackend>();
   // Backends with the same url share places, so that an episode that must play alone is alone on its server (R25).
   const places = new Map<string, Semaphore>();
-  const placesOf = (url: string, most = placesOfNode): Semaphore => {
+  const placesOf = (url: string, most = mostSessions): Semaphore => {
     const { href } = new URL(url);
-    const known = places.get(href) ?? createSemaphore(placesOfNode);
+    const known = places.get(href) ?? createSemaphore(mostSessions);
     places.set(href, known);
     known.limitTo(most);
     return known;
