@@ -32,6 +32,12 @@ export class ClaimedPorts {
     );
   }
 
+  /** Claims the port of the stack's last start. A run keeps its server's address, so another port would not do. */
+  async again(what: string, last: number): Promise<number> {
+    if (await this.claim(last)) return last;
+    throw new Error(`port ${last}, where this stack’s ${what} was and its runs play, is taken: free it`);
+  }
+
   /** Claims `preferred` or, if it is taken, the next free port. */
   async near(what: string, preferred: number): Promise<number> {
     const last = Math.min(preferred + neighbours, 65_535);

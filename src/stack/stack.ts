@@ -191,20 +191,24 @@ async function startProcesses(
   };
 }
 
-/** Chooses the ports of the last start if they are free. */
-async function choosePorts(
-  { temporalPort, uiPort, scripts }: StackOptions,
-  before: StackAddresses | null,
+/** Chooses the ports of the last start; only the environment server must have the same. */
+export async function choosePorts(
+  { temporalPort, uiPort, scripts }: Pick<StackOptions, 'temporalPort' | 'uiPort' | 'scripts'>,
+  before: Pick<StackAddresses, 'temporal' | 'ui' | 'environments'> | null,
   ports: ClaimedPorts,
 ): Promise<Pick<PlannedStack, 'temporalPort' | 'uiPort' | 'environmentPort'>> {
   const choose = (what: string, given: number | null | undefined, preferred: number): Promise<number> =>
     typeof given === 'number' ? ports.exactly(what, given) : ports.near(what, preferred);
+  const environments = 'environment server';
+  const last = portOf(before?.environments);
   return {
     temporalPort: await choose('Temporal server', temporalPort, portOf(before?.temporal) ?? 7233),
     uiPort: await choose('Temporal UI', uiPort, portOf(before?.ui) ?? 8233),
-    environmentPort: scripts?.environments
-      ? await ports.near('environment server', portOf(before?.environments) ?? usualEnvironmentPort)
-      : 0,
+    environmentPort: !scripts?.environments
+      ? 0
+      : last === null
+        ? await ports.near(environments, usualEnvironmentPort)
+        : await ports.again(environments, last),
   };
 }
 

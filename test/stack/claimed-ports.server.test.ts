@@ -6,6 +6,7 @@ import { createInterface } from 'node:readline';
 import { afterEach, describe, expect, it } from 'vitest';
 import { ClaimedPorts } from '../../src/stack/claimed-ports.js';
 import { freePort } from '../../src/stack/free-port.js';
+import { choosePorts } from '../../src/stack/stack.js';
 
 const fixture = new URL('../workers/fixtures/claim-port.mjs', import.meta.url).pathname;
 const processes: ChildProcess[] = [];
@@ -78,5 +79,32 @@ describe('a claimed port', () => {
     expect(said).toEqual([`port ${taken} is taken; the Temporal UI uses ${port}`]);
     await expect(stack().exactly('Temporal UI', taken)).rejects.toThrow('omit the option');
     server.close();
+  });
+});
+
+describe('the environment server of a stack', () => {
+  const scripts = { environments: ['server'] };
+
+  it('has the port of the last start, or the start is refused: its runs keep the address', async () => {
+    const other = stack();
+    const [temporal, ui, port] = [await other.any(), await other.any(), await other.any()];
+    const before = {
+      temporal: `127.0.0.1:${temporal}`,
+      ...{ ui: `http://127.0.0.1:${ui}`, environments: `http://127.0.0.1:${port}` },
+    };
+    await expect(choosePorts({ scripts }, before, stack())).rejects.toThrow(
+      `port ${port}, where this stack’s environment server was and its runs play, is taken: free it`,
+    );
+    other.release();
+    expect(await choosePorts({ scripts }, before, stack())).toEqual({
+      ...{ temporalPort: temporal, uiPort: ui, environmentPort: port },
+    });
+  });
+
+  it('has any free port at the first start', async () => {
+    const { environmentPort } = await choosePorts({ scripts }, null, stack());
+    const { environmentPort: next } = await choosePorts({ scripts }, null, stack());
+    expect(environmentPort).toBeGreaterThan(0);
+    expect(next).not.toBe(environmentPort);
   });
 });
