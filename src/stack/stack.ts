@@ -257,6 +257,11 @@ function gradingToken(folder: string): string {
   return path;
 }
 
+/** The grading token of a folder's stack, which has run. */
+export function tokenOfStack(folder: string): string {
+  return readFileSync(gradingToken(folder), 'utf8').trim();
+}
+
 function readAddresses(folder: string): StackAddresses | null {
   try {
     return JSON.parse(readFileSync(join(folder, 'stack.json'), 'utf8')) as StackAddresses;

@@ -13,6 +13,7 @@ import {
   probeWorkers,
 } from './doctor-checks.js';
 import { probeEngine } from './engine-check.js';
+import { tokenOfStack } from '../../stack/stack.js';
 import { soundSpec, specChecks } from './spec-checks.js';
 import { tinkerChecks, type TinkerFlags } from './tinker-checks.js';
 import {
@@ -129,6 +130,7 @@ async function diagnose(flags: DoctorFlags, storeIsDefault: boolean): Promise<Ch
         path: flags.spec as string,
         store,
         stackServer: server,
+        ...(stack && !(place instanceof Error) ? { stackToken: tokenOfStack(place.folder) } : {}),
         start,
       }),
     );

@@ -24,11 +24,13 @@ export async function playedEnvironment(
   own: readonly Task[],
   spec: Pick<RunSpec, 'generator'>,
   tokenizer: Parameters<typeof toolTokensText>[2],
+  gradingToken?: string,
 ): Promise<string> {
   const { url, env_key, grading_token_env } = environment;
   const options = {
     ...{ ...serverOptionsOf(environment), url, timeoutMs: withinMs },
     gradesByToken: grading_token_env !== undefined,
+    ...(gradingToken ? { gradingToken } : {}),
   };
   const signal = AbortSignal.timeout(withinMs);
   const asked = own.length === 0 ? askWithoutTask(options, signal) : askServerFacts(options, own, signal);

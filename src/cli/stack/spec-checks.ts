@@ -1,5 +1,6 @@
 // What `longhaul doctor --spec` says of a run spec. It refuses every spec that `longhaul train` would refuse.
 import { refuseDifference } from '../../activities/run/open-run.js';
+import { keepSecret } from '../../base/known-secrets.js';
 import { madeAlready, planFork, timelinesNamed } from '../../activities/run/fork-run.js';
 import { checkedPrepared, refuseBadFiles } from '../../data/dataset-validation.js';
 import type { DataFiles } from '../../data/run-dataset.js';
@@ -24,6 +25,8 @@ interface SpecPlace {
   store: string;
   /** Address of the embedded stack's environment server; null without a stack. */
   stackServer: string | null;
+  /** Its grading token, which the stack's nodes use there. */
+  stackToken?: string;
   /** Command that starts a stack. */
   start: string;
 }
@@ -43,7 +46,7 @@ export function soundSpec(path: string): Promise<SoundSpec | Error> {
 
 export function specChecks(
   sound: SoundSpec | Error,
-  { path, store, stackServer, start }: SpecPlace,
+  { path, store, stackServer, stackToken, start }: SpecPlace,
 ): Promise<CheckResult>[] {
   if (sound instanceof Error) return [Promise.resolve({ check: 'spec', ok: false, detail: sound.message })];
   const { spec } = sound;
@@ -56,14 +59,17 @@ export function specChecks(
     const { env_key, url, grading_token_env } = environment;
     return check(`environment ${env_key}`, async () => {
       if (environment.kind === 'fleet') return fleetText(environment, spec.environments, await known);
-      if (grading_token_env !== undefined && !process.env[grading_token_env]) {
+      const server = url ?? stackServer;
+      if (server === null)
+        throw new Error(`it has no url, and no embedded stack runs: start one with \`${start}\``);
+      const own = server === stackServer ? stackToken : undefined;
+      const gradingToken = own ?? (grading_token_env && process.env[grading_token_env]);
+      if (grading_token_env !== undefined && !gradingToken) {
         throw new Error(
           `the variable ${grading_token_env}, which holds the grading token, is not set here: export it`,
         );
       }
-      const server = url ?? stackServer;
-      if (server === null)
-        throw new Error(`it has no url, and no embedded stack runs: start one with \`${start}\``);
+      keepSecret(gradingToken);
       const { headers } = serverOptionsOf(environment);
       const health = await probeEnvironments(server, headers);
       return url === undefined
@@ -73,6 +79,7 @@ export function specChecks(
             tasksOf(environment, spec, await known),
             spec,
             await tokenizer,
+            gradingToken,
           );
     });
   });

@@ -19,6 +19,8 @@ export interface ServerFacts extends EnvironmentFacts {
 interface FactsOptions extends ServerOptions {
   /** True if episodes are graded with a token: then we test whether the server knows the `grade` frame. */
   gradesByToken: boolean;
+  /** Tried if it is known: some processes do not have it. */
+  gradingToken?: string;
   timeoutMs: number;
   /** If the server is full, facts that need a session may be missing: tools and reward rule are then null. */
   fullIsEnough?: boolean;
@@ -67,7 +69,7 @@ async function metadata(
 
 async function askInSession(
   server: OpenEnvServer,
-  { url, gradesByToken, timeoutMs }: FactsOptions,
+  { url, gradesByToken, gradingToken, timeoutMs }: FactsOptions,
   { task_key, env_key, env_variables, reset }: Task,
   signal: AbortSignal,
 ): Promise<Omit<ServerFacts, 'name' | 'version'>> {
@@ -102,7 +104,8 @@ async function askInSession(
     const named = isObject(observation) ? observation.tools : undefined;
     const tools = readTools(named);
     const left_out = leftOutTools(named);
-    const reward_rule = gradesByToken && (await knowsGradeFrame(ask)) ? 'grade' : byReward;
+    const reward_rule =
+      gradesByToken && (await knowsGradeFrame(url, gradingToken ?? '', ask)) ? 'grade' : byReward;
     return {
       ...{ contract, transport, tools: tools.length > 0 ? inOrder(tools) : null, reward_rule },
       ...(left_out.length === 0 ? {} : { left_out }),
@@ -114,12 +117,17 @@ async function askInSession(
   }
 }
 
-/** Asks without the token, because some processes have no token. The server knows the frame unless it answers that the type is unknown. */
+/** The server knows the frame unless it answers that the type is unknown. Throws if it refuses `token`, which is empty if it is not known. */
 async function knowsGradeFrame(
+  url: string,
+  token: string,
   ask: (frame: Record<string, unknown>) => Promise<ReplyFrame | ErrorFrame>,
 ): Promise<boolean> {
-  const answer = await ask({ type: 'grade', data: { token: '', final_answer: '', try: 0 } });
-  return !(answer instanceof ErrorFrame && answer.code === 'UNKNOWN_TYPE');
+  const answer = await ask({ type: 'grade', data: { token, final_answer: '', try: 0 } });
+  if (!(answer instanceof ErrorFrame)) return true;
+  if (token !== '' && answer.code === 'FORBIDDEN')
+    throw new EnvironmentError('failed', 'grade', `${url} refuses the grading token: ${answer.message}`);
+  return answer.code !== 'UNKNOWN_TYPE';
 }
 
 function parsed(text: string): Record<string, unknown> {

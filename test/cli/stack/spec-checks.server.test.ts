@@ -1,7 +1,7 @@
 // What `train` would refuse, `doctor --spec` refuses: the model's files, a prepared dataset, a name that another run has.
 import { cpSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { type SoundSpec, soundSpec, specChecks } from '../../../src/cli/stack/spec-checks.js';
 import { writeDataset } from '../../../src/data/dataset-writer.js';
 import type { RunSpec } from '../../../src/spec/run-spec.js';
@@ -41,8 +41,11 @@ async function stored(version: string, tasks: ReturnType<typeof task>[]): Promis
   await writeDataset(store, { name: 'crm', version }, { tasks, demonstrations: [], tools: '{}', prepared });
 }
 
-async function outcomes(given: RunSpec | SoundSpec | Error): Promise<Record<string, string>> {
-  const place = { path: 'crm.yaml', store: address, stackServer: null, start: 'longhaul up' };
+async function outcomes(
+  given: RunSpec | SoundSpec | Error,
+  stack: { stackServer: string | null; stackToken?: string } = { stackServer: null },
+): Promise<Record<string, string>> {
+  const place = { path: 'crm.yaml', store: address, start: 'longhaul up', ...stack };
   const sound = given instanceof Error || 'spec' in given ? given : { spec: given, files: null };
   const results = await Promise.all(specChecks(sound, place));
   return Object.fromEntries(
@@ -176,4 +179,30 @@ test('a fork of a run or in a store that is not there is refused', async () => {
   const place = { path: 'x', store: `dir:${join(folder, 'none')}`, stackServer: null, start: '' };
   const results = await Promise.all(specChecks({ spec, files: null }, place));
   expect(results.find(({ check }) => check === 'run')?.detail).toMatch(/there is no store at/);
+});
+
+test('the grading token is tried, and on the stack’s server it is the stack’s own', async () => {
+  const served = { port: 0, faults: faultsOfApps, gradingToken: 'right', apps: servedApps(), listsOf };
+  const server = await createEnvironmentServer(served);
+  onTestFinished(() => server.close());
+  onTestFinished(() => void vi.unstubAllEnvs());
+  const grading_token_env = 'GRADING_TOKEN_OF_THE_TEST';
+  const environment = { env_key: 'tracker', url: server.url, grading_token_env };
+  const tasks = ['1', '2'].map((n, index) =>
+    task(`tracker/close_issue/00000${n}`, index ? 'held_out' : 'train', 'tracker'),
+  );
+  const files = { tasks, demonstrations: [], verifiers: new Map() };
+  const { source: _source, ...data } = own.data;
+  const spec = parseRunSpec({ ...own, data: { ...data, tasks: '/tasks' }, environments: [environment] });
+  const found = async (...stack: Parameters<typeof outcomes>[1][]): Promise<string> =>
+    (await outcomes({ spec, files }, ...stack))['environment tracker'] ?? '';
+  expect(await found()).toContain('WRONG: the variable GRADING_TOKEN_OF_THE_TEST, which holds');
+  const stack = { stackServer: server.url, stackToken: 'right' };
+  expect(await found(stack)).toMatch(/^ok: .*it grades on request/);
+  expect(await found({ ...stack, stackServer: 'http://127.0.0.1:9' })).toMatch(/^WRONG: the variable/);
+  vi.stubEnv(grading_token_env, 'wrong');
+  expect(await found(stack)).toMatch(/^ok: .*it grades on request/);
+  expect(await found()).toContain(`WRONG: ${server.url} refuses the grading token: `);
+  vi.stubEnv(grading_token_env, 'right');
+  expect(await found()).toMatch(/^ok: .*it grades on request/);
 });
