@@ -22,6 +22,7 @@ import {
   readUpdateIfAny,
   timelineOf,
 } from '../../store/runs/run-records.js';
+import { specAtServersNow } from '../../store/runs/owners.js';
 import type { ControlState } from '../../spec/records/control-records.js';
 import { foldControl, readControl } from '../../store/runs/control-records.js';
 import { openRunView } from '../../store/runs/quarantine.js';
@@ -226,11 +227,11 @@ function fixed({ seed, model, warm_start }: RunSpec, step: number): object {
 }
 
 /**
- * A fork does not inherit control records, so changed settings must enter its spec. Otherwise it would begin with its parent's first
- * settings.
+ * A fork inherits neither control records nor owner records, so changed settings and the servers' last addresses must enter its spec.
+ * Otherwise it would begin with its parent's first ones.
  */
 export async function forkSpec(store: ObjectStore, name: string, fork: ForkSpec): Promise<RunSpec> {
-  const { spec } = await readRun(store, fork.run);
+  const spec = await specAtServersNow(store, await readRun(store, fork.run));
   const goesOnAfter = { run: fork.run, step: fork.rebase?.to ?? fork.step };
   return { ...spec, ...settingsUnder(spec, await controlAt(store, goesOnAfter)), name, fork };
 }

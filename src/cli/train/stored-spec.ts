@@ -6,7 +6,7 @@ import type { RunSpec } from '../../spec/run-spec.js';
 import { parseRunSpec } from '../../spec/spec-input.js';
 import { nameOfRun } from '../../store/record-keys.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
-import { readOwner } from '../../store/runs/owners.js';
+import { atServers, readOwner } from '../../store/runs/owners.js';
 import { readRun } from '../../store/runs/run-records.js';
 import { requireRun, storeOption } from '../output.js';
 
@@ -29,15 +29,8 @@ export async function storedSpec(store: ObjectStore, run: string): Promise<Store
 function asLastStarted(spec: RunSpec, { observed }: OwnerRecord): RunSpec {
   const { budget: _budget, tracking: _tracking, slack: _slack, ...rest } = spec;
   const { budget, tracking, slack } = observed;
-  const environments = spec.environments.map((environment) => {
-    const url = observed.environment_urls?.[environment.env_key];
-    if (url === undefined) return environment;
-    const { url: _url, ...elsewhere } = environment;
-    return url === null ? elsewhere : { ...elsewhere, url };
-  });
   return {
-    ...rest,
-    environments,
+    ...atServers(rest, observed.environment_urls ?? {}),
     ...(budget ? { budget } : {}),
     ...(tracking ? { tracking } : {}),
     ...(slack ? { slack } : {}),

@@ -1,6 +1,7 @@
 // Exactly one workflow execution drives a run: the author of the newest owner record (R20).
 import type { OwnerRecord, RunRecord } from '../../spec/records/run-records.js';
 import type { EnvironmentSpec, RunSpec } from '../../spec/run-spec.js';
+import { isOnServer } from '../../spec/spec-paths.js';
 import { ownersFolder, sequenceKey } from '../record-keys.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { appendSequence, requireRecord, sequenceNumbers } from '../records/records.js';
@@ -102,13 +103,31 @@ function refusal(run: string, owner: OwnerRecord, state: 'open' | 'unreachable')
 }
 
 /** The run's environments with their current addresses: each start of the run may name a new address, as a server may have moved. */
-export async function environmentsNow(
-  store: ObjectStore,
-  { run, spec }: RunRecord,
-): Promise<EnvironmentSpec[]> {
-  const urls = (await readOwner(store, run))?.observed.environment_urls ?? {};
-  return spec.environments.map(({ url: first, ...environment }) => {
-    const url = urls[environment.env_key] === undefined ? first : urls[environment.env_key];
-    return url ? { ...environment, url } : environment;
+export async function environmentsNow(store: ObjectStore, record: RunRecord): Promise<EnvironmentSpec[]> {
+  return (await specAtServersNow(store, record)).environments;
+}
+
+/** The run's spec with the server addresses of its last start. */
+export async function specAtServersNow(store: ObjectStore, { run, spec }: RunRecord): Promise<RunSpec> {
+  return atServers(spec, (await readOwner(store, run))?.observed.environment_urls ?? {});
+}
+
+/** `urls`: address of each environment; null for the server of the node's stack. Tasks that a moved server lists move along. */
+export function atServers(spec: RunSpec, urls: Readonly<Record<string, string | null>>): RunSpec {
+  const environments = spec.environments.map((environment) => {
+    const url = urls[environment.env_key];
+    if (url === undefined) return environment;
+    const { url: _url, ...elsewhere } = environment;
+    return url === null ? elsewhere : { ...elsewhere, url };
   });
+  const { tasks } = spec.data;
+  const lister =
+    tasks !== undefined && isOnServer(tasks) ? new URL(tasks.slice('openenv+'.length)).origin : null;
+  const moved = spec.environments.find(
+    ({ env_key, url }) => url !== undefined && urls[env_key] && new URL(url).origin === lister,
+  );
+  const now = moved && urls[moved.env_key];
+  if (!tasks || !lister || !now) return { ...spec, environments };
+  const elsewhere = tasks.replace(/^openenv\+https?:\/\/[^/?]+/, `openenv+${new URL(now).origin}`);
+  return { ...spec, environments, data: { ...spec.data, tasks: elsewhere } };
 }

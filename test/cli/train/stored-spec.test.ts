@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { forkSpec } from '../../../src/activities/run/fork-run.js';
 import { runCommandLine } from '../../../src/cli/program.js';
 import { storedSpec } from '../../../src/cli/train/stored-spec.js';
 import type { OwnerRecord } from '../../../src/spec/records/run-records.js';
@@ -11,6 +12,7 @@ import { parseRunSpec, readSpecFile } from '../../../src/spec/spec-input.js';
 import { namesFolder, ownersFolder, runIdOf, runKey, sequenceKey } from '../../../src/store/record-keys.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
+import { atServers } from '../../../src/store/runs/owners.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { recordsOfAllKinds } from '../../store/fixtures.js';
 
@@ -72,6 +74,23 @@ it('the stored spec has the servers and the budget of the newest start', async (
   const home = (await storedSpec(store, 'home')).spec;
   expect(home.environments[0]).not.toHaveProperty('url');
   expect(home).not.toHaveProperty('budget');
+});
+
+it('a fork of a run, and the tasks that a moved server lists, are at the servers of the newest start', async () => {
+  const observed = { at: '2026-01-01T00:00:00.000Z', by: 'a test' };
+  const urls = Object.fromEntries(tiny.environments.map(({ env_key }) => [env_key, 'http://new:1']));
+  await written('away', [
+    { spec: { ...tiny, name: 'away' }, owners: [{ ...observed, environment_urls: urls }] },
+  ]);
+  const there = {
+    data: { tasks: String(tiny.data.tasks).replace('http://127.0.0.1:8030/', 'http://new:1/') },
+    environments: tiny.environments.map(() => ({ url: 'http://new:1' })),
+  };
+  expect((await storedSpec(store, 'away')).spec).toMatchObject(there);
+  const fork = { run: 'away', step: 0 };
+  expect(await forkSpec(store, 'child', fork)).toMatchObject({ ...there, name: 'child', fork });
+  const elsewhere = { ...tiny, data: { ...tiny.data, tasks: 'openenv+http://lists:2/tracker' } };
+  expect(atServers(elsewhere, urls).data.tasks).toBe('openenv+http://lists:2/tracker');
 });
 
 it('spec --run prints the stored spec as a file that spec accepts', async () => {
