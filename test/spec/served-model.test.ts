@@ -1,4 +1,5 @@
 // A spec for a Tinker server is refused if it contains a setting that the server does not support; the error names the setting's path.
+import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { InvalidSpec } from '../../src/spec/invalid-spec.js';
 import { parseRunSpec, readSpecFile } from '../../src/spec/spec-input.js';
@@ -33,6 +34,15 @@ function pathsRefused(change: (copy: Record<string, Record<string, unknown>>) =>
 const prices = { train: 0.7, prefill: 0.2, sample: 0.6 };
 
 describe('a served model', () => {
+  it('of presets/tinker.yaml is on another port than the environments', () => {
+    const text = readFileSync('presets/tinker.yaml', 'utf8');
+    const [, tinker] = /LONGHAUL_TINKER=\S+:(\d+)/.exec(text) ?? [];
+    expect(tinker).toMatch(/^\d+$/);
+    expect([...text.matchAll(/^ +(?:- )?(?:tasks|url): \S*:(\d+)/gm)].map(([, port]) => port)).not.toContain(
+      tinker,
+    );
+  });
+
   it.each(['presets/tinker.yaml', 'presets/tinker-qwen3-8b.yaml'])(
     'is what %s trains, which lacks only the two files that a user brings',
     async (preset) => {
