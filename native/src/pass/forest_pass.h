@@ -8,7 +8,8 @@
 // `target_rows`. The head's gradient is one chain over them. Embedding rows are summed separately and added last, since a tied head's chain
 // comes before them.
 //
-// What a pass does is written once, in driver.h, forward.h, layer.h, head.h and backward.h. A device gives:
+// What a pass does is written once, in driver.h, forward.h, layer.h, head.h and backward.h. A device gives what CpuDevice
+// (backend/cpu_device.h) does:
 // - `Buffer<T>`, memory that is kept between calls: `room(n)` for n values, `rows(n, width)` for rows, rounded up if that spares fresh
 //   pages, `row(i, width)`. `Activation` is the type of activations, `Operand` what a gradient's product reads.
 // - `rows(n, work)` and `head_rows(n, work)`: work(range) for ranges that make up n rows, at the same time: a CPU cuts tiles for its threads
