@@ -42,11 +42,16 @@ export async function refuseBadFiles(spec: RunSpec): Promise<DataFiles | null> {
     throw new InvalidSpec([{ path: 'data', problem: error.message, fix: '' }]);
   });
   const kinds = new Set(files.demonstrations.map(({ kind }) => kind));
-  refuseData(spec, { tasks: files.tasks, kinds: [...kinds] });
+  const shown = new Set(files.demonstrations.flatMap(({ env_key }) => env_key ?? []));
+  refuseData(spec, { tasks: files.tasks, kinds: [...kinds], shown: [...shown] });
   return files;
 }
 
-function refuseData(spec: RunSpec, data: { tasks: readonly Task[]; kinds: readonly string[] }): void {
+/** `shown`: environments that demonstrations name, if their tools are not listed yet. */
+function refuseData(
+  spec: RunSpec,
+  data: { tasks: readonly Task[]; kinds: readonly string[]; shown?: readonly string[] },
+): void {
   const problems = [];
   const heldOut = data.tasks.filter((task) => task.split === 'held_out').length;
   const train = data.tasks.length - heldOut;
@@ -72,11 +77,15 @@ function refuseData(spec: RunSpec, data: { tasks: readonly Task[]; kinds: readon
           ? 'raise data.split.max_env_share: it is the share of all tasks that one environment keeps'
           : 'add tasks with "split": "train"',
     });
-  for (const envKey of new Set(data.tasks.map((task) => task.env_key))) {
+  const named = new Map([
+    ...(data.shown ?? []).map((envKey) => [envKey, 'demonstrations'] as const),
+    ...data.tasks.map(({ env_key }) => [env_key, 'tasks'] as const),
+  ]);
+  for (const [envKey, who] of named) {
     if (!environmentOf(spec.environments, envKey))
       problems.push({
         path: 'environments',
-        problem: `tasks name the environment "${envKey}", which is not listed`,
+        problem: `${who} name the environment "${envKey}", which is not listed`,
         fix: fixOfUnlisted(envKey),
       });
   }

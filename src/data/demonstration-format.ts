@@ -1,6 +1,8 @@
 // Finds demonstrations that cannot be written in a run's tool format. Training on them would teach calls that the run does not understand.
 import { refuseUnwritable } from '../episode/demonstration.js';
-import type { ToolFormat } from '../episode/tool-formats/tool-format.js';
+import { callStretches } from '../episode/tool-formats/tagged-calls.js';
+import { type ToolFormat, toolFormat } from '../episode/tool-formats/tool-format.js';
+import type { Demonstration } from '../spec/records/task.js';
 import type { SpecProblem } from '../spec/invalid-spec.js';
 import type { RunSpec } from '../spec/run-spec.js';
 import type { Dataset } from './dataset-cache.js';
@@ -37,4 +39,24 @@ export function unwritableDemonstrations(
       },
     ];
   });
+}
+
+/** Formats without tags. A call in one of them may have tags in its arguments. */
+const untagged = (['llama_json', 'mistral', 'gpt_oss'] as const).map(toolFormat);
+
+/** The first turn with tags around something that is no call: a model would learn to write it. Null if there is none. */
+export function malformedCall({ messages }: Demonstration): string | null {
+  const context = { opensThinking: false, tools: [] };
+  for (const [index, { role, content }] of messages.entries()) {
+    if (role !== 'assistant') continue;
+    const pieces = callStretches(content, context).flatMap((stretch) => stretch.pieces);
+    const found = pieces.find((piece) => piece.kind === 'malformed');
+    if (
+      !found ||
+      untagged.some(({ piecesOf }) => piecesOf(content, context).some(({ kind }) => kind === 'call'))
+    )
+      continue;
+    return `messages[${index}].content has a malformed call: ${found.problem}`;
+  }
+  return null;
 }

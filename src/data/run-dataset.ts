@@ -7,6 +7,7 @@ import { canonicalText, recordDigest } from '../store/records/canonical.js';
 import { sha256Hex } from '../base/sha256.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { readSource, readSourceText } from './data-source.js';
+import { malformedCall } from './demonstration-format.js';
 import { lines, writeDataset, writeVerifiers } from './dataset-writer.js';
 import { refuseUnplayable, refuseVerifiers } from './environment-check.js';
 import { requirePrepared } from './prepared-dataset.js';
@@ -83,6 +84,7 @@ export async function readDataFiles(data: DataSpec): Promise<DataFiles> {
   const rows = new TaskRows(path, (sha256, code) => verifiers.set(sha256, code));
   if (data.tasks !== undefined) await readSource(path, (piece) => rows.push(piece));
   const tasks = selected(rows.end(), path, data);
-  const demonstrations = shown === undefined ? [] : parseDemonstrations(await readSourceText(shown), shown);
+  const demonstrations =
+    shown === undefined ? [] : parseDemonstrations(await readSourceText(shown), shown, malformedCall);
   return { tasks, demonstrations, verifiers };
 }

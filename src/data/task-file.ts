@@ -172,13 +172,24 @@ export function parseTasks(text: string, file: string, onVerifier?: VerifierSink
   return rows.end();
 }
 
-export function parseDemonstrations(text: string, file: string): Demonstration[] {
+/** `problemOf`: what else is wrong with a demonstration; null if nothing is. */
+export function parseDemonstrations(
+  text: string,
+  file: string,
+  problemOf: (demonstration: Demonstration) => string | null = () => null,
+): Demonstration[] {
   const problems: string[] = [];
   const demonstrations: Demonstration[] = [];
   for (const { place, value } of rowsOf(text, problems)) {
     const parsed = demonstrationSchema.safeParse(withTextVariables(value));
-    if (parsed.success) demonstrations.push(withoutUndefined(parsed.data));
-    else problems.push(...describe(place, parsed.error, demonstrationSchema, value));
+    if (!parsed.success) {
+      problems.push(...describe(place, parsed.error, demonstrationSchema, value));
+      continue;
+    }
+    const demonstration = withoutUndefined(parsed.data);
+    const problem = problemOf(demonstration);
+    if (problem !== null) problems.push(`${place}: ${problem}`);
+    demonstrations.push(demonstration);
   }
   if (problems.length > 0) throw new BadDataFile(file, problems);
   return demonstrations;

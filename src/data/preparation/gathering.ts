@@ -10,6 +10,7 @@ import type { DatasetSpec } from '../../spec/dataset-spec.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { readSource, type ReadSource } from '../data-source.js';
 import { lines, writeAsset, writeVerifiers } from '../dataset-writer.js';
+import { malformedCall } from '../demonstration-format.js';
 import { BadDataFile, parseDemonstrations, parseSolutions, TaskRows } from '../task-file.js';
 import { type Exclusion, filterTasks, NothingSelected } from '../task-selection.js';
 
@@ -41,7 +42,11 @@ export async function gather(store: ObjectStore, spec: DatasetSpec): Promise<Gat
     if (path !== undefined) sources.push(await readSource(path, (piece) => void pieces.push(piece)));
     return pieces.join('');
   };
-  const demonstrations = parseDemonstrations(await text(spec.demonstrations), spec.demonstrations ?? '');
+  const demonstrations = parseDemonstrations(
+    await text(spec.demonstrations),
+    spec.demonstrations ?? '',
+    malformedCall,
+  );
   const known = new Set(read.tasks.map(({ task_key }) => task_key));
   const kept = new Set(tasks.map(({ task_key }) => task_key));
   const all = parseSolutions(await text(spec.solutions), spec.solutions ?? '');

@@ -263,10 +263,12 @@ describe('a spec that cannot work is refused, and one message names all problems
     const { demonstrations } = part('data') as { demonstrations: string };
     const [line = ''] = readFileSync(demonstrations, 'utf8').split('\n');
     const generator = { ...part('generator'), tool_format: 'mistral' };
-    writeFileSync(demonstrations, `${line.replace('</tool_call>', ' and</tool_call>')}\n`);
+    writeFileSync(demonstrations, `${line.replace('<tool_call>', '[TOOL_CALLS] <tool_call>')}\n`);
     const message = await messageOf({ ...harness.spec, generator });
     expect(message).toContain('warm_start[0].demonstrations');
-    expect(message).toContain('cannot be written with the calls of mistral: its call is malformed');
+    expect(message).toContain('cannot be written with the calls of mistral: its call of');
+    writeFileSync(demonstrations, `${line.replace('</tool_call>', ' and</tool_call>')}\n`);
+    expect(await messageOf(harness.spec)).toMatch(/line 1: messages\[\d\]\.content has a malformed call: /);
   });
 
   it('a chat template that refuses a system message', async () => {
