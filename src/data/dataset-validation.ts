@@ -34,12 +34,18 @@ export async function checkedPrepared(store: ObjectStore, spec: RunSpec, source:
   return [...tasks];
 }
 
+const startServer =
+  "start that server; the example's: longhaul up --environments 'node dist/examples/apps/server/main.js'";
+
 /** Does the same check on the files that a spec names, before a run stores them, and returns what is in them. Throws `InvalidSpec`. */
 export async function refuseBadFiles(spec: RunSpec): Promise<DataFiles | null> {
   if (spec.data.tasks === undefined) return null;
   const files = await readDataFiles(spec.data).catch((error: unknown) => {
     if (!(error instanceof BadDataFile)) throw error;
-    throw new InvalidSpec([{ path: 'data', problem: error.message, fix: '' }]);
+    const isShown = error instanceof BadDataFile && error.file === spec.data.demonstrations;
+    const fix = error.message.includes(' does not answer: ') ? startServer : '';
+    const path = isShown ? 'data.demonstrations' : 'data.tasks';
+    throw new InvalidSpec([{ path, problem: error.message, fix }]);
   });
   const kinds = new Set(files.demonstrations.map(({ kind }) => kind));
   const shown = new Set(files.demonstrations.flatMap(({ env_key }) => env_key ?? []));

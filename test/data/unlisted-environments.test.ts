@@ -9,7 +9,7 @@ import { scratchFolder } from '../support/scratch-folder.js';
 
 const folder = scratchFolder();
 
-function checked(own: Record<string, unknown>): Promise<unknown> {
+function checked(own: Record<string, unknown>, data?: object): Promise<unknown> {
   const tasks = join(folder, 'tasks.jsonl');
   const rows = ['train', 'test'].map((split, index) => ({
     ...{ data_source: 'openai/gsm8k', prompt: [{ role: 'user', content: `What is ${index} + 1?` }] },
@@ -25,7 +25,7 @@ function checked(own: Record<string, unknown>): Promise<unknown> {
         ...{ num_attention_heads: 4, num_key_value_heads: 2, head_dim: 32 },
       },
     },
-    data: { eval_tasks: 1, final_eval_tasks: 1, tasks },
+    data: data ?? { eval_tasks: 1, final_eval_tasks: 1, tasks },
     environments: [{ env_key: 'gsm8k', url: 'http://127.0.0.1:8001' }],
     trainer: { max_training_steps: 10 },
   });
@@ -47,4 +47,13 @@ test.each(['a b', 'x'.repeat(65), '.hidden', 'math:easy', ''])('%j cannot be lis
 
 test.each(['mail', 'gsm8k_v1.0', 'x'.repeat(64)])('%j can', (envKey) => {
   expect(fixOfUnlisted(envKey)).toBe(`add an entry with env_key: ${envKey}`);
+});
+
+test('a server of tasks that does not answer: the key, and how to start the example’s', async () => {
+  const data = { eval_tasks: 1, final_eval_tasks: 1, tasks: 'openenv+http://127.0.0.1:9/tracker' };
+  const error = await checked({}, data).then(() => '', String);
+  expect(error).toContain('  data.tasks: ');
+  expect(error).toMatch(
+    /does not answer: [^]*; start that server; the example's: longhaul up --environments '/,
+  );
 });
