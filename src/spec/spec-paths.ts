@@ -42,6 +42,14 @@ export function withAbsolutePath(
   fix = 'relative paths start at the folder of the spec file',
 ): string {
   if (path === '' || isAbsolute(path) || isInBucket(path) || isOnServer(path)) return path;
+  if (/^(?:data\.)?tasks$/.test(key) && /^(?:openenv|https?):\/\//.test(path) && !hubPath.test(path)) {
+    problems.push({
+      path: key,
+      problem: `"${path}" is no file`,
+      fix: `for a server’s tasks write openenv+${path.replace(/^openenv/, 'http')}`,
+    });
+    return path;
+  }
   if (file !== undefined) {
     const resolved = resolve(dirname(file), path);
     // Only a relative path must exist here: an absolute one may name a file on the machine that trains.

@@ -358,6 +358,16 @@ describe('all problems of a spec', () => {
     await expect(readSpecFile(specFile('list.yaml', '- 1\n'))).rejects.toThrow(/must be a mapping/);
   });
 
+  test.each(['http://127.0.0.1:8041/tracker', 'openenv://127.0.0.1:8041/tracker'])(
+    'include the address %s for tasks, with the way to write a server',
+    (tasks) => {
+      const input = { ...smallest(), data: { ...smallest().data, tasks } };
+      expect(() => parseRunSpec(input, { file: '/specs/run.yaml' })).toThrow(
+        `data.tasks: "${tasks}" is no file; for a server’s tasks write openenv+http://127.0.0.1:8041/tracker`,
+      );
+    },
+  );
+
   test('include relative paths that lead to no file from the spec file’s folder', async () => {
     const copied = smallest();
     copied.model = { ...copied.model, tokenizer: 'tokenizers/small/tokenizer.json' };
