@@ -15,12 +15,13 @@ export class ProcessLog {
     this.seen = this.begins;
   }
 
-  /** The last lines, indented, as people read them; empty if this start wrote none. */
+  /** The first error and the last lines, indented, as people read them; empty if this start wrote none. */
   tail(): string {
     const { text } = this.from(this.begins);
     const lines = text.split('\n').filter((line) => line.trim() !== '');
-    return lines
-      .slice(-tailLines)
+    // Node prints an error above its stack trace.
+    const error = lines.slice(0, -tailLines).find((line) => /^\w*Error(?: \[\w+\])?: /.test(line));
+    return [...(error === undefined ? [] : [error, '…']), ...lines.slice(-tailLines)]
       .map((line) => `  ${readableLine(line)}`)
       .join('\n');
   }

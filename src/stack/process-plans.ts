@@ -98,6 +98,7 @@ function environmentPlans(stack: PlannedStack): RolePlan[] {
       name: 'environments',
       command,
       args,
+      typed: [command, ...args].join(' ').replace(/^\/bin\/sh -c exec /, ''),
       // The token comes in the environment, so that a restarted server has the same token.
       env: {
         ...environmentOf('environments'),

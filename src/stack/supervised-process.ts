@@ -11,6 +11,8 @@ export interface ProcessPlan {
   name: string;
   command: string;
   args: readonly string[];
+  /** The command as a person typed it, for errors; absent for our own processes. */
+  typed?: string;
   /** The complete environment: the process inherits nothing from the supervisor. */
   env: NodeJS.ProcessEnv;
   logFile: string;
@@ -179,8 +181,12 @@ export class SupervisedProcess {
   private whyNot({ child, written, waitsFor }: Start): string {
     const seconds = Math.round(this.plan.startDeadlineMs / 1000);
     const where = `log: ${this.plan.logFile}`;
-    if (hasEnded(child) || child.pid === undefined)
-      return `${this.name} ended before it served (${where}).\n${written.tail()}`;
+    if (hasEnded(child) || child.pid === undefined) {
+      const code = child.exitCode === null ? '' : `exit code ${child.exitCode}; `;
+      const { typed } = this.plan;
+      const command = typed === undefined ? '' : `\n  command: ${typed}, in ${process.cwd()}`;
+      return `${this.name} ended before it served (${code}${where}).${command}\n${written.tail()}`;
+    }
     return waitsFor === null
       ? `${this.name} did not serve in time (${seconds} s allowed; ${where}).\n${written.tail()}`
       : `${waitsFor}\n${this.name} has waited for ${seconds} s (${where})`;

@@ -13,6 +13,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
+import { ProcessLog } from '../../src/stack/process-log.js';
 import { ProcessRegistry } from '../../src/stack/process-registry.js';
 import { SupervisedProcess } from '../../src/stack/supervised-process.js';
 import { waitsForOthers } from '../../src/workers/process/worker-exit.js';
@@ -39,7 +40,7 @@ const serving = (): number | null => {
 };
 
 /** The process logs a line and exits with `code` until the file `room` exists in the folder; then it serves. */
-function supervise(code: number): SupervisedProcess {
+function supervise(code: number, typed?: string): SupervisedProcess {
   mkdirSync(join(folder, 'logs'));
   const program = `
     const fs = require('node:fs');
@@ -53,6 +54,7 @@ function supervise(code: number): SupervisedProcess {
       command: process.execPath,
       args: ['-e', program],
       env: process.env,
+      ...(typed === undefined ? {} : { typed }),
       logFile: join(folder, 'logs', 'node.log'),
       healthy: (pid) => Promise.resolve(serving() === pid),
       startDeadlineMs: 10_000,
@@ -163,4 +165,22 @@ it('a process whose log could not be opened is started again when the log can be
   renameSync(aside, logs);
   await servesAgain(before);
   expect(gaveUp).toBeNull();
+});
+
+it('a command that a person typed and that ends at once: its code, the command, the folder and its first error', async () => {
+  supervised = supervise(3, 'node server.mjs');
+  await expect(supervised.start()).rejects.toThrow(
+    `node ended before it served (exit code 3; log: ${join(folder, 'logs', 'node.log')}).\n` +
+      `  command: node server.mjs, in ${process.cwd()}\n  no space is left`,
+  );
+  const path = join(folder, 'trace.log');
+  const log = new ProcessLog(path);
+  const trace = Array.from({ length: 9 }, (_, n) => `    at line ${n}`);
+  writeFileSync(path, ['loader:1', '  throw err;', "Error: Cannot find module 'x'", ...trace].join('\n'));
+  expect(
+    log
+      .tail()
+      .split('\n')
+      .map((line) => line.trim()),
+  ).toEqual([...["Error: Cannot find module 'x'", '…'], ...trace.slice(-5).map((line) => line.trim())]);
 });

@@ -36,6 +36,7 @@ export function register(program: Command): void {
     .option(
       '--environments <command>',
       `also run this environment server, and start it again if it ends; it gets its port in LONGHAUL_ENVIRONMENT_PORT (${usualEnvironmentPort} or a free one)`,
+      environmentCommand,
     )
     .option('--json', 'print the addresses as one JSON object')
     .action(
@@ -77,6 +78,13 @@ function metricsAddress(text: string): string {
   } catch (error) {
     throw new InvalidArgumentError((error as Error).message);
   }
+}
+
+function environmentCommand(text: string): string {
+  if (!/^https?:\/\//.test(text.trim())) return text;
+  throw new InvalidArgumentError(
+    'It takes a command, not an address: name a running server by environments[].url in the spec.',
+  );
 }
 
 function storeAddress(text: string): string {
