@@ -1,7 +1,7 @@
 // Narrows a whole run spec, as `longhaul spec` prints it, to the environments and tasks that a person chose at a launch. Reads the spec on
 // standard input and prints the narrowed spec. Refuses choices that the spec cannot be narrowed to, and names all problems at once: a
 // launch must not train on other tasks than the chosen ones.
-// Usage: longhaul spec SPEC | node narrow-spec.mjs --run-name NAME [--modality tool_use] [--env-keys A,B] [--difficulty all]
+// Usage: longhaul spec SPEC | node narrow-spec.mjs --run-name NAME [--modality tool_use] [--env-keys A,B] [--difficulty 1,2]
 //   [--max-tasks N]
 import { text } from 'node:stream/consumers';
 import { parseArgs } from 'node:util';
@@ -27,10 +27,7 @@ if (chosen.modality !== 'tool_use')
   );
 narrowEnvironments(names(chosen['env-keys']));
 narrowTasks(chosen['max-tasks'].trim());
-if (chosen.difficulty !== 'all')
-  problems.push(
-    '--difficulty: a spec has no such filter; give it a file of such tasks (data.tasks), and choose all',
-  );
+narrowDifficulty(names(chosen.difficulty));
 
 if (problems.length > 0) {
   for (const problem of problems) console.error(problem);
@@ -55,6 +52,17 @@ function narrowEnvironments(wanted) {
     problems.push(`--env-keys: the spec has no ${missing.join(', ')}; it has ${known.join(', ')}`);
   else spec.data.env_keys = wanted;
   spec.environments = spec.environments.filter(({ env_key: key }) => wanted.includes(key));
+}
+
+/** An empty list and `all` keep all tasks. */
+function narrowDifficulty(wanted) {
+  if (wanted.length === 0 || wanted.join() === 'all') return;
+  const wrong = wanted.filter((one) => !/^[1-9][0-9]{0,8}$/.test(one));
+  if (wrong.length > 0)
+    problems.push(
+      `--difficulty: give whole numbers from 1 up, or all, not ${JSON.stringify(wrong.join(','))}`,
+    );
+  else spec.data.difficulty = wanted.map(Number);
 }
 
 /** An empty text keeps all tasks. */

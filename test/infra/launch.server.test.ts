@@ -77,7 +77,7 @@ describe('a spec is narrowed', () => {
 
   test('to some environments and tasks, and is still a valid spec', async () => {
     const flags = ['--run-name', 'launched', '--env-keys', ' booking ,', '--max-tasks', '40'];
-    const { code, output, errors } = narrow(await spec(), ...flags, '--difficulty', 'all');
+    const { code, output, errors } = narrow(await spec(), ...flags, '--difficulty', '1, 2');
     expect({ code, errors }).toEqual({ code: 0, errors: '' });
     const folder = mkdtempSync(join(tmpdir(), 'longhaul-launch-'));
     writeFileSync(join(folder, 'run.json'), output);
@@ -86,7 +86,7 @@ describe('a spec is narrowed', () => {
     );
     expect(narrowed.name).toBe('launched');
     expect(narrowed.environments.map(({ env_key }) => env_key)).toEqual(['booking']);
-    expect(narrowed.data).toMatchObject({ env_keys: ['booking'], max_tasks: 40 });
+    expect(narrowed.data).toMatchObject({ env_keys: ['booking'], difficulty: [1, 2], max_tasks: 40 });
   });
 
   test('not at all if nothing is chosen', async () => {
@@ -99,7 +99,7 @@ describe('a spec is narrowed', () => {
     const { code, output, errors } = narrow(
       await spec(),
       ...['--run-name', '../up', '--env-keys', 'github', '--max-tasks', 'many'],
-      ...['--modality', 'computer_use', '--difficulty', '1,2'],
+      ...['--modality', 'computer_use', '--difficulty', '1,hard'],
     );
     expect({ code, output }).toEqual({ code: 1, output: '' });
     expect(errors.trim().split('\n')).toEqual([
