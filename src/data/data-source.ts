@@ -6,6 +6,7 @@ import { isInBucket, isOnServer } from '../spec/spec-paths.js';
 import type { Digest } from '../spec/records/parts.js';
 import { parseS3Address } from '../store/objects/s3-address.js';
 import { StoreUnavailable } from '../store/record-errors.js';
+import { EnvironmentError } from '../environments/environment.js';
 import { headersIn } from '../environments/openenv/server-options.js';
 import { readServerTasks } from '../environments/openenv/task-api.js';
 import { lines } from './dataset-writer.js';
@@ -25,21 +26,23 @@ export interface ReadSource {
 
 /**
  * Passes the text of a file to `take`, piece by piece. `path`: a file; `s3://bucket/key` with the parameters and credentials of a store's
- * address; or the tasks of a server (see `isOnServer`). Throws `BadDataFile`.
+ * address; or the tasks of a server (see `isOnServer`). Throws `BadDataFile`; what `isAway` tells; or the signal's reason.
  */
 export async function readSource(
   path: string,
   take: (piece: string) => void | Promise<void>,
+  signal?: AbortSignal,
 ): Promise<ReadSource> {
   const hash = createHash('sha256');
   // Strict decoding: a replaced character would silently change a task. The decoder drops a byte order mark.
   const decoder = new TextDecoder('utf-8', { fatal: true });
   let size = 0;
-  const pieces = (await open(path))[Symbol.asyncIterator]();
+  const pieces = open(path, signal)[Symbol.asyncIterator]();
   for (;;) {
     const next = await pieces.next().catch((error: unknown) => {
+      signal?.throwIfAborted();
       // What was read so far can be read again.
-      throw error instanceof StoreUnavailable ? error : unreadable(path, error);
+      throw isAway(error) ? error : new BadDataFile(path, [`cannot be read: ${(error as Error).message}`]);
     });
     const bytes = next.done === true ? undefined : next.value;
     if (bytes) {
@@ -50,6 +53,13 @@ export async function readSource(
     await take(decoded(path, decoder, bytes));
     if (!bytes) return { path, size, sha256: hash.digest('hex') };
   }
+}
+
+/** Whether a bucket or a server did not answer, and may answer later. */
+export function isAway(error: unknown): error is Error {
+  return (
+    error instanceof StoreUnavailable || (error instanceof EnvironmentError && error.kind === 'unavailable')
+  );
 }
 
 const toLines =
@@ -75,10 +85,10 @@ function refuseOtherFormats(path: string, bytes: Uint8Array): void {
   if (format) throw new BadDataFile(path, [`is ${format[1]}; ${format[2]}`]);
 }
 
-/** The whole text. Throws `BadDataFile`. */
-export async function readSourceText(path: string): Promise<string> {
+/** The whole text. Throws as `readSource` does. */
+export async function readSourceText(path: string, signal?: AbortSignal): Promise<string> {
   const pieces: string[] = [];
-  await readSource(path, (piece) => void pieces.push(piece));
+  await readSource(path, (piece) => void pieces.push(piece), signal);
   return pieces.join('');
 }
 
@@ -90,22 +100,19 @@ function decoded(path: string, decoder: TextDecoder, bytes: Uint8Array | undefin
   }
 }
 
-async function open(path: string): Promise<AsyncIterable<Uint8Array>> {
-  if (isOnServer(path)) return openServer(path);
-  return isInBucket(path) ? openObject(path) : openFile(path);
+function open(path: string, signal: AbortSignal | undefined): AsyncIterable<Uint8Array> {
+  if (isOnServer(path)) return openServer(path, signal);
+  return isInBucket(path) ? openObject(path) : createReadStream(path, { highWaterMark: pieceBytes });
 }
 
 /** The tasks as a file of lines: those of `split`, then those of `held_out` as tasks that are held out. */
-async function* openServer(path: string): AsyncIterable<Uint8Array> {
+async function* openServer(path: string, signal: AbortSignal | undefined): AsyncIterable<Uint8Array> {
   const { origin, pathname, searchParams } = new URL(path.slice('openenv+'.length));
   const env = decodeURIComponent(pathname.replace(/^\/+|\/+$/g, ''));
-  if (env === '') throw unreadable(path, new Error('it names no environment: openenv+http://host:port/ENV'));
+  if (env === '') throw new Error('it names no environment: openenv+http://host:port/ENV');
   const unknown = [...searchParams.keys()].find((name) => !serverParameters.includes(name));
   if (unknown !== undefined)
-    throw unreadable(
-      path,
-      new Error(`it has the parameter "${unknown}"; known are ${serverParameters.join(', ')}`),
-    );
+    throw new Error(`it has the parameter "${unknown}"; known are ${serverParameters.join(', ')}`);
   const headersName = searchParams.get('headers_env');
   const envKey = searchParams.get('env_key');
   const heldOut = searchParams.get('held_out');
@@ -114,7 +121,8 @@ async function* openServer(path: string): AsyncIterable<Uint8Array> {
     ...(heldOut === null ? [] : [{ name: heldOut, side: 'held_out' }]),
   ];
   for (const { name, side } of splits) {
-    const tasks = await readServerTasks(origin, env, name, AbortSignal.timeout(listWithinMs), {
+    const late = AbortSignal.timeout(listWithinMs);
+    const tasks = await readServerTasks(origin, env, name, signal ? AbortSignal.any([signal, late]) : late, {
       ...(envKey === null ? {} : { envKey }),
       ...(headersName === null ? {} : { headers: headersIn(envKey ?? env, headersName) }),
     });
@@ -122,26 +130,14 @@ async function* openServer(path: string): AsyncIterable<Uint8Array> {
   }
 }
 
-function openFile(path: string): AsyncIterable<Uint8Array> {
-  return createReadStream(path, { highWaterMark: pieceBytes });
-}
-
-async function openObject(path: string): Promise<AsyncIterable<Uint8Array>> {
+async function* openObject(path: string): AsyncIterable<Uint8Array> {
   const [place = '', query] = path.split('?', 2);
   const slash = place.lastIndexOf('/');
   const address = `${place.slice(0, slash)}${query === undefined ? '' : `?${query}`}`;
   const { openS3Store } = await import('../store/objects/s3-store.js');
-  try {
-    const pieces = await openS3Store(parseS3Address(address)).stream(
-      decodeURIComponent(place.slice(slash + 1)),
-    );
-    if (pieces === null) throw new Error('there is no such object');
-    return pieces;
-  } catch (error) {
-    throw unreadable(path, error);
-  }
-}
-
-function unreadable(path: string, error: unknown): BadDataFile {
-  return new BadDataFile(path, [`cannot be read: ${(error as Error).message}`]);
+  const pieces = await openS3Store(parseS3Address(address)).stream(
+    decodeURIComponent(place.slice(slash + 1)),
+  );
+  if (pieces === null) throw new Error('there is no such object');
+  yield* pieces;
 }

@@ -12,6 +12,8 @@ import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
 import type { RunSpec } from '../spec/run-spec.js';
 import { canFillStep, shareProblem } from '../spec/trainer-schema.js';
 import type { Task } from '../spec/records/task.js';
+import { EnvironmentError } from '../environments/environment.js';
+import { isAway } from './data-source.js';
 import { type DataFiles, readDataFiles } from './run-dataset.js';
 import { BadDataFile } from './task-file.js';
 
@@ -41,11 +43,12 @@ const startServer =
 export async function refuseBadFiles(spec: RunSpec): Promise<DataFiles | null> {
   if (spec.data.tasks === undefined) return null;
   const files = await readDataFiles(spec.data).catch((error: unknown) => {
-    if (!(error instanceof BadDataFile)) throw error;
+    if (!(error instanceof BadDataFile || isAway(error))) throw error;
     const isShown = error instanceof BadDataFile && error.file === spec.data.demonstrations;
-    const fix = error.message.includes(' does not answer: ') ? startServer : '';
     const path = isShown ? 'data.demonstrations' : 'data.tasks';
-    throw new InvalidSpec([{ path, problem: error.message, fix }]);
+    throw new InvalidSpec([
+      { path, problem: error.message, fix: error instanceof EnvironmentError ? startServer : '' },
+    ]);
   });
   const kinds = new Set(files.demonstrations.map(({ kind }) => kind));
   const shown = new Set(files.demonstrations.flatMap(({ env_key }) => env_key ?? []));

@@ -16,7 +16,7 @@ import { NothingSelected, selectTasks } from './task-selection.js';
 import { toolListsFor } from './tool-lists.js';
 
 /**
- * Throws `BadDataFile`; and `InvalidSpec` if there is no such prepared dataset, if nobody can play on an environment, or if one that
+ * Throws as `readSource` does; and `InvalidSpec` if there is no such prepared dataset, if nobody can play on an environment, or if one that
  * demonstrations name cannot list its tools.
  */
 export async function takeUpDataset(
@@ -36,7 +36,7 @@ async function takeUpFiles(
   environments: readonly EnvironmentSpec[],
   signal: AbortSignal | undefined,
 ): Promise<DatasetReference> {
-  const { tasks, demonstrations, verifiers } = await readDataFiles(data);
+  const { tasks, demonstrations, verifiers } = await readDataFiles(data, signal);
   refuseVerifiers(environments, tasks, verifiers);
   await refuseUnplayable(environments, signal, tasks);
   const lists = await toolListsFor(demonstrations, tasks, environments, signal ? { signal } : {});
@@ -77,14 +77,14 @@ function selected(tasks: readonly Task[], file: string, data: DataSpec): Task[] 
   }
 }
 
-/** Reads the data files that a spec names. Throws `BadDataFile`. */
-export async function readDataFiles(data: DataSpec): Promise<DataFiles> {
+/** Reads the data files that a spec names. Throws as `readSource` does. */
+export async function readDataFiles(data: DataSpec, signal?: AbortSignal): Promise<DataFiles> {
   const { tasks: path = 'data.tasks', demonstrations: shown } = data;
   const verifiers = new Map<Digest, string>();
   const rows = new TaskRows(path, (sha256, code) => verifiers.set(sha256, code));
-  if (data.tasks !== undefined) await readSource(path, (piece) => rows.push(piece));
+  if (data.tasks !== undefined) await readSource(path, (piece) => rows.push(piece), signal);
   const tasks = selected(rows.end(), path, data);
   const demonstrations =
-    shown === undefined ? [] : parseDemonstrations(await readSourceText(shown), shown, malformedCall);
+    shown === undefined ? [] : parseDemonstrations(await readSourceText(shown, signal), shown, malformedCall);
   return { tasks, demonstrations, verifiers };
 }

@@ -4,7 +4,7 @@
 // The counts are kept in this process. The death of a worker is not counted, and its successor starts from 0.
 import { isGrpcServiceError, ServiceError } from '@temporalio/client';
 import { EngineError } from '../../engine/policy-engine.js';
-import { EnvironmentError } from '../../environments/environment.js';
+import type { EnvironmentError } from '../../environments/environment.js';
 import { sha256Hex } from '../../base/sha256.js';
 
 /** After this many equal failures of one execution, a further retry is not expected to succeed. */
@@ -80,7 +80,8 @@ function wayOf(error: Error): string {
 export function mendsItself(error: Error): boolean {
   if (['StoreUnavailable', 'StoreFull'].includes(error.name)) return true;
   if (error instanceof ServiceError || isGrpcServiceError(error)) return true;
-  if (error instanceof EnvironmentError) return error.kind === 'unavailable';
+  // By name, because an error that came from a thread has lost its class.
+  if (error.name === 'EnvironmentError') return (error as EnvironmentError).kind === 'unavailable';
   const { code } = error as NodeJS.ErrnoException;
   return typeof code === 'string' && lostConnection.includes(code);
 }

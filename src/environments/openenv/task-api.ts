@@ -2,6 +2,7 @@
 // `index` selects one.
 import { isObject, numberIn, parseServerJson, writeJson } from '../../base/json.js';
 import { httpRequest, NoAnswer } from '../../base/http-request.js';
+import { EnvironmentError } from '../environment.js';
 import { textOf } from '../tool-results.js';
 
 /** A row of a task file. */
@@ -30,8 +31,8 @@ const maxTasks = 1_000_000;
 const notImplemented = 501;
 
 /**
- * Returns the tasks of a split in the server's order. `env`: name of the environment on the server (`/list_environments`). Throws an Error
- * that names what is missing, or the signal's reason if it aborts.
+ * Returns the tasks of a split in the server's order. `env`: name of the environment on the server (`/list_environments`). Throws an
+ * `EnvironmentError` (`unavailable`) while the server is away, another Error that names what is missing, or the signal's reason if it aborts.
  */
 export async function readServerTasks(
   url: string,
@@ -91,7 +92,7 @@ class TaskServer {
     private readonly signal: AbortSignal,
   ) {}
 
-  /** Posts `data`, or gets without it. `body` is undefined if the answer is not JSON. */
+  /** Posts `data`, or gets without it. `body` is undefined if the answer is not JSON. Throws while the server is away. */
   async ask(path: string, data?: Record<string, unknown>): Promise<{ status: number; body: unknown }> {
     try {
       const send = () =>
@@ -106,13 +107,18 @@ class TaskServer {
         return send();
       });
       this.#bytes += answer.bytes.length;
-      return { status: answer.status, body: parsed(answer.text) };
+      const { status } = answer;
+      const body = parsed(answer.text);
+      // 500 is an exception of the environment, such as of a split that it does not have.
+      if (status === 429 || status > notImplemented)
+        throw away(`${this.url}${path} answers with ${status}${detailIn(body)}`);
+      return { status, body };
     } catch (error) {
       if (!(error instanceof NoAnswer)) throw error;
       if (error.reason === 'size')
         throw new Error(`${this.url} lists more than ${this.maxBytes} bytes of tasks`, { cause: error });
       const why = error.reason === 'timeout' ? `not within ${answerWithinMs / 1000} s` : error.message;
-      throw new Error(`${this.url}${path} does not answer: ${why}`, { cause: error });
+      throw away(`${this.url}${path} does not answer: ${why}`, { cause: error });
     }
   }
 
@@ -129,6 +135,10 @@ class TaskServer {
       : '';
     return new Error(`${this.url} gives no tasks of "${split}" (${status}${detailIn(body)})${known}`);
   }
+}
+
+function away(message: string, options?: ErrorOptions): EnvironmentError {
+  return new EnvironmentError('unavailable', 'connect', message, options);
 }
 
 /** Undefined if the text is not JSON. */

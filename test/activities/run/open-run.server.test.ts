@@ -16,6 +16,7 @@ import { readOwner } from '../../../src/store/runs/owners.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { lastCommittedStep, readPlan, readRun } from '../../../src/store/runs/run-records.js';
 import { startForeignServer } from '../../environments/foreign-server.js';
+import { startTaskServer } from '../../environments/task-server.js';
 import { lastSftStep, run, tamper, testTasks, workflow } from '../fixture.js';
 import { environments, harness, useHarness } from '../own-harness.js';
 
@@ -71,6 +72,37 @@ describe('a first start', () => {
     // Two claims by one execution within one millisecond are one record.
     for (const { owner } of opened) expect([1, 2]).toContain(owner);
     expect(new Set(opened.map(({ outline }) => JSON.stringify(outline))).size).toBe(1);
+  });
+});
+
+describe('a start with the tasks of a server', () => {
+  const onServer = (tasks: string): Changes => ({ ...harness.spec, data: { ...part('data'), tasks } });
+  const tries = async (spec: Changes, count: number): Promise<unknown[]> => {
+    const { openRun: activity } = createOrchestratorActivities(harness.orchestrator);
+    const failures = [];
+    for (let attempt = 1; attempt <= count; attempt++) {
+      const open = () => activity({ spec, workflow });
+      failures.push(await harness.attempt('open', open, attempt).then(() => null, String));
+    }
+    return failures;
+  };
+
+  it('is tried again while the server refuses', async () => {
+    const server = await startTaskServer(testTasks());
+    server.refusals = 2;
+    const refused = expect.stringMatching(/num_tasks answers with 503/) as string;
+    expect(await tries(onServer(server.address), 3)).toEqual([refused, refused, null]);
+  });
+
+  it('is tried again while the server is down, however often', async () => {
+    const before = await startTaskServer(testTasks());
+    const spec = onServer(before.address);
+    await before.stop();
+    const failures = await tries(spec, 6);
+    expect(new Set(failures)).toEqual(new Set([expect.stringMatching(/does not answer: .*ECONNREFUSED/)]));
+    await noRunIsLeft();
+    await startTaskServer(testTasks(), Number(new URL(before.address.slice('openenv+'.length)).port));
+    expect(await tries(spec, 1)).toEqual([null]);
   });
 });
 
