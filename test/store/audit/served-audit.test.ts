@@ -1,5 +1,5 @@
-// Audits the records of a simulated run on a Tinker server: which models took which batches. The run's episodes are invented, so only
-// violations of R34 and unreadable records are compared.
+// Audits the records of a simulated run on a Tinker server: which models took which batches, and what its states are named.
+// The run's episodes are invented, so only violations of R32 and R34 and unreadable records are compared.
 import { beforeEach, describe, expect, test } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { quarantine } from '../../../src/cli/store/quarantine-command.js';
@@ -60,6 +60,33 @@ test('finds an update that names an instance that is not there', async () => {
   const changed = { ...update, observed: { ...update.observed, served } };
   world.memory.objects.set(updateKey('tiny', 3), await encodeRecord('update', changed));
   expect(await found()).toEqual([expect.stringContaining('it names instance 9')]);
+});
+
+describe('finds a state that is not named for what it was computed from', () => {
+  const misnamed = async () =>
+    (await auditRun(world.store, 'tiny')).violations
+      .filter(({ rule }) => rule === 'R32')
+      .map(({ key, problem }) => `${key} ${problem}`);
+
+  test('an update’s', async () => {
+    expect(await misnamed()).toEqual([]);
+    const last = updateKey('tiny', 3);
+    const update = await requireRecord(world.store, last, 'update');
+    const identity = { ...update.identity, state: 'a'.repeat(64) };
+    world.memory.objects.set(last, await encodeRecord('update', { ...update, identity }));
+    expect(await misnamed()).toEqual([`${last} its state is not named for the state before and the step id`]);
+  });
+
+  test('state 0', async () => {
+    const first = updateKey('tiny', 0);
+    const base = await requireRecord(world.store, first, 'base');
+    const numerics = { ...base.identity.numerics, service: 'another' };
+    const identity = { ...base.identity, numerics };
+    world.memory.objects.set(first, await encodeRecord('base', { ...base, identity }));
+    expect(await misnamed()).toEqual([
+      expect.stringContaining(`${first} its state is not named for the model, its rank and its seed`),
+    ]);
+  });
 });
 
 test('finds a record that cannot be read; set aside, it blocks nobody', async () => {
