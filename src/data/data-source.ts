@@ -24,6 +24,9 @@ export interface ReadSource {
   sha256: Digest;
 }
 
+/** The source is missing, or cannot be reached as it is named. */
+export class UnreadableFile extends BadDataFile {}
+
 /**
  * Passes the text of a file to `take`, piece by piece. `path`: a file; `s3://bucket/key` with the parameters and credentials of a store's
  * address; or the tasks of a server (see `isOnServer`). Throws `BadDataFile`; what `isAway` tells; or the signal's reason.
@@ -42,7 +45,7 @@ export async function readSource(
     const next = await pieces.next().catch((error: unknown) => {
       signal?.throwIfAborted();
       // What was read so far can be read again.
-      throw isAway(error) ? error : new BadDataFile(path, [`cannot be read: ${(error as Error).message}`]);
+      throw isAway(error) ? error : new UnreadableFile(path, [`cannot be read: ${(error as Error).message}`]);
     });
     const bytes = next.done === true ? undefined : next.value;
     if (bytes) {

@@ -11,7 +11,7 @@ import { malformedCall } from './demonstration-format.js';
 import { lines, writeDataset, writeVerifiers } from './dataset-writer.js';
 import { refuseUnplayable, refuseVerifiers } from './environment-check.js';
 import { requirePrepared } from './prepared-dataset.js';
-import { BadDataFile, parseDemonstrations, parseTasks, TaskRows, type VerifierSink } from './task-file.js';
+import { BadDataFile, parseDemonstrations, TaskRows } from './task-file.js';
 import { NothingSelected, selectTasks } from './task-selection.js';
 import { toolListsFor } from './tool-lists.js';
 
@@ -63,11 +63,6 @@ export interface DataFiles {
   verifiers: Map<Digest, string>;
 }
 
-/** The tasks of a file that the spec selects, each on its side of the split. Throws `BadDataFile`. */
-export function tasksIn(text: string, file: string, data: DataSpec, onVerifier?: VerifierSink): Task[] {
-  return selected(parseTasks(text, file, onVerifier), file, data);
-}
-
 function selected(tasks: readonly Task[], file: string, data: DataSpec): Task[] {
   try {
     return selectTasks(tasks, data);
@@ -84,7 +79,16 @@ export async function readDataFiles(data: DataSpec, signal?: AbortSignal): Promi
   const rows = new TaskRows(path, (sha256, code) => verifiers.set(sha256, code));
   if (data.tasks !== undefined) await readSource(path, (piece) => rows.push(piece), signal);
   const tasks = selected(rows.end(), path, data);
-  const demonstrations =
-    shown === undefined ? [] : parseDemonstrations(await readSourceText(shown, signal), shown, malformedCall);
+  const demonstrations = await readDemonstrations(shown, signal);
   return { tasks, demonstrations, verifiers };
+}
+
+/** Empty without a file. Throws as `readSource` does. */
+export async function readDemonstrations(
+  file: string | undefined,
+  signal?: AbortSignal,
+): Promise<Demonstration[]> {
+  return file === undefined
+    ? []
+    : parseDemonstrations(await readSourceText(file, signal), file, malformedCall);
 }

@@ -1,10 +1,10 @@
 // When a run is started again, its spec may name files that the run has already stored. Such a file may be missing, but must not have
 // changed.
-import { readFile } from 'node:fs/promises';
 import { templateText, tokenizerText } from '../../policy/model-assets.js';
+import { isAway, UnreadableFile } from '../../data/data-source.js';
 import { lines } from '../../data/dataset-writer.js';
-import { tasksIn } from '../../data/run-dataset.js';
-import { BadDataFile, parseDemonstrations } from '../../data/task-file.js';
+import { readDataFiles, readDemonstrations } from '../../data/run-dataset.js';
+import { BadDataFile } from '../../data/task-file.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import type { RunSpec } from '../../spec/run-spec.js';
@@ -20,10 +20,8 @@ interface NamedFile {
   /** Undefined if the spec names no file, which counts as an empty file. */
   file: string | undefined;
   taken: Digest | undefined;
-  /** Extracts the text that the run stores; absent if it stores the whole file. */
-  read?: () => Promise<string>;
-  /** The part of the file's text that the run stores. */
-  content: (text: string, file: string) => string;
+  /** Reads the text that the run would store. */
+  read: () => Promise<string>;
 }
 
 /** Throws `InvalidSpec`, which names each file that can be read but differs from the copy that the run stored. */
@@ -31,41 +29,40 @@ export async function refuseChangedFiles(
   store: ObjectStore,
   record: RunRecord,
   spec: RunSpec,
+  signal?: AbortSignal,
 ): Promise<void> {
   const { model, data } = spec;
-  const whole = (text: string): string => text;
   const files: NamedFile[] = [
     {
       path: 'model.tokenizer',
       file: model.tokenizer,
       taken: record.tokenizer,
       read: () => tokenizerText(model),
-      content: whole,
     },
     {
       path: 'model.chat_template',
       file: model.chat_template,
       taken: record.chat_template,
       read: () => templateText(spec),
-      content: whole,
     },
   ];
   if (data.source === undefined) {
     const { name, version } = record.dataset;
     const manifest = await requireRecord(store, datasetManifestKey(name, version), 'dataset');
     const taken = (path: string) => manifest.files.find((entry) => entry.path === path)?.sha256;
+    const { demonstrations, ...tasks } = data;
     files.push(
       {
         path: 'data.tasks',
         file: data.tasks,
         taken: taken('tasks.jsonl'),
-        content: (text, file) => lines(tasksIn(text, file, data)),
+        read: async () => lines((await readDataFiles(tasks, signal)).tasks),
       },
       {
         path: 'data.demonstrations',
-        file: data.demonstrations,
+        file: demonstrations,
         taken: taken('demonstrations.jsonl'),
-        content: (text, file) => lines(parseDemonstrations(text, file)),
+        read: async () => lines(await readDemonstrations(demonstrations, signal)),
       },
     );
   }
@@ -82,13 +79,12 @@ export async function refuseChangedFiles(
 }
 
 /** Digest of the file's content. Null if the file cannot be read; the run then uses its stored copy. */
-async function digestOf({ file, read, content }: NamedFile): Promise<string | null> {
+async function digestOf({ file, path, read }: NamedFile): Promise<string | null> {
   if (file === undefined) return sha256Hex('');
-  const text = await (read?.() ?? readFile(file, 'utf8')).catch(() => null);
-  if (text === null) return null;
   try {
-    return sha256Hex(content(text, file));
+    return sha256Hex(await read());
   } catch (error) {
+    if (isAway(error) || error instanceof UnreadableFile || path.startsWith('model.')) return null;
     if (error instanceof BadDataFile) return 'unusable';
     throw error;
   }

@@ -89,7 +89,7 @@ async function findOrCreate(
   const existing = await readRecord(deps.store, runKey(run), 'run');
   if (existing) {
     refuseOtherSpec(existing, spec);
-    await refuseChangedFiles(deps.store, existing, spec);
+    await refuseChangedFiles(deps.store, existing, spec, signal);
     return existing;
   }
   const { baseModel, tokenizer, template, format, eosTokens } = await takeUpModel(spec, signal);

@@ -11,7 +11,13 @@ import { generateDemonstrations } from '../../../examples/apps/generate.js';
 import { appByName } from '../../../examples/apps/registry.js';
 import { parseRunSpec } from '../../../src/spec/spec-input.js';
 import type { Demonstration } from '../../../src/spec/records/task.js';
-import { assetKey, datasetFileKey, episodeKey, runKey } from '../../../src/store/record-keys.js';
+import {
+  assetKey,
+  datasetFileKey,
+  datasetManifestKey,
+  episodeKey,
+  runKey,
+} from '../../../src/store/record-keys.js';
 import { readOwner } from '../../../src/store/runs/owners.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { lastCommittedStep, readPlan, readRun } from '../../../src/store/runs/run-records.js';
@@ -103,6 +109,21 @@ describe('a start with the tasks of a server', () => {
     await noRunIsLeft();
     await startTaskServer(testTasks(), Number(new URL(before.address.slice('openenv+'.length)).port));
     expect(await tries(spec, 1)).toEqual([null]);
+  });
+
+  it('is refused later if the list has changed, but not if nobody lists it any more', async () => {
+    const server = await startTaskServer(testTasks());
+    const spec = onServer(server.address);
+    await harness.open(spec);
+    await harness.open(spec);
+    server.tasks = testTasks().slice(1);
+    expect(await messageOf(spec)).toMatch(
+      /data\.tasks: openenv\+http.* differs from what run "unit" was started/,
+    );
+    server.refusals = 1;
+    await harness.open(spec);
+    await server.stop();
+    await harness.open(spec);
   });
 });
 
