@@ -9,6 +9,7 @@ import { recordControl } from '../../../src/activities/run/record-control.js';
 import { createOrchestratorActivities } from '../../../src/activities/orchestrator-activities.js';
 import { generateDemonstrations } from '../../../examples/apps/generate.js';
 import { appByName } from '../../../examples/apps/registry.js';
+import { sha256Hex } from '../../../src/base/sha256.js';
 import { parseRunSpec } from '../../../src/spec/spec-input.js';
 import type { Demonstration } from '../../../src/spec/records/task.js';
 import {
@@ -23,7 +24,7 @@ import { requireRecord } from '../../../src/store/records/records.js';
 import { lastCommittedStep, readPlan, readRun } from '../../../src/store/runs/run-records.js';
 import { startForeignServer } from '../../environments/foreign-server.js';
 import { startTaskServer } from '../../environments/task-server.js';
-import { lastSftStep, run, tamper, testTasks, workflow } from '../fixture.js';
+import { lastSftStep, reviseRecord, run, tamper, testTasks, workflow } from '../fixture.js';
 import { environments, harness, useHarness } from '../own-harness.js';
 
 useHarness();
@@ -446,6 +447,26 @@ describe('data in the store', () => {
     await expect(takeUpDataset(harness.store, parseRunSpec(harness.spec))).rejects.toMatchObject({
       name: 'Diverged',
     });
+  });
+
+  it('is not read with a manifest that was changed together with it', async () => {
+    await harness.open();
+    const { name, version } = (await readRun(harness.store, run)).dataset;
+    const bytes = Buffer.from(
+      testTasks()
+        .slice(1)
+        .map((task) => `${JSON.stringify(task)}\n`)
+        .join(''),
+    );
+    await tamper(harness.store, datasetFileKey(name, version, 'tasks.jsonl'), () => bytes);
+    const key = datasetManifestKey(name, version);
+    await reviseRecord(harness.store, key, 'dataset', ({ files, ...rest }) => ({
+      ...rest,
+      files: files.map((file) =>
+        file.path === 'tasks.jsonl' ? { ...file, size: bytes.length, sha256: sha256Hex(bytes) } : file,
+      ),
+    }));
+    await expect(harness.node.runs.get(run)).rejects.toMatchObject({ name: 'UnreadableRecord', key });
   });
 });
 
