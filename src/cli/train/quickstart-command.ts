@@ -8,7 +8,7 @@ import type { Stack } from '../../stack/stack.js';
 import { connectClient } from '../../workers/temporal/temporal-connection.js';
 import { targetNote } from '../../workflows/status/run-text.js';
 import type { TrainingResult } from '../../workflows/run/training-run.js';
-import { exampleServer, servedAt } from './example-server.js';
+import { exampleServer, servedAt, upWithExample } from './example-server.js';
 import { followRun } from './live-view.js';
 import { alertLines } from '../../report/alerts.js';
 import { timeSpan } from '../../report/format.js';
@@ -94,7 +94,7 @@ async function quickstart(flags: QuickstartFlags): Promise<void> {
     if (!(error instanceof StackStopped) || error.signal === null) throw error;
     if (flags.keepOpen && process.exitCode === 0) {
       say(
-        `All finished work is kept. Runs that have not ended continue with: bin/longhaul up --folder ${flags.folder}`,
+        `All finished work is kept. Runs that have not ended continue with: ${upWithExample(flags.folder)}`,
       );
       return;
     }
@@ -149,7 +149,7 @@ function report(
     `  state digest      ${result.state ?? '–'}`,
     `  report            ${where ?? '–'}`,
     ...alertLines(alerts).map((line) => `  ${printable(line)}`),
-    `  Temporal UI       ${flags.keepOpen ? ui : `bin/longhaul up --folder ${flags.folder}, then ${ui}`}`,
+    `  Temporal UI       ${flags.keepOpen ? ui : `${upWithExample(flags.folder)}, then ${ui}`}`,
   ];
   (flags.json ? process.stderr : process.stdout).write(`${lines.join('\n')}\n`);
   if (!flags.json) return;

@@ -1,5 +1,6 @@
 // The last lines of quickstart say how much the policy improved.
 import { expect, test } from 'vitest';
+import { upWithExample } from '../../../src/cli/train/example-server.js';
 import { heldOut } from '../../../src/cli/train/quickstart-command.js';
 
 const evaluation = (step: number, suite: string, pass_at_1: number | null, graded: number) => ({
@@ -27,4 +28,10 @@ test.each([null, 0])('the summary has no figure if nothing was graded, recorded 
     after: null,
     text: '– → –  (no outcome was graded)',
   });
+});
+
+test('the stack goes on with the example’s server, on which its open runs play', () => {
+  expect(upWithExample('.longhaul')).toBe(
+    "bin/longhaul up --folder .longhaul --environments 'node dist/examples/apps/server/main.js'",
+  );
 });
