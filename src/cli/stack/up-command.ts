@@ -54,7 +54,7 @@ export function register(program: Command): void {
                     `  Temporal      ${addresses.temporal}`,
                     `  Temporal UI   ${addresses.ui}`,
                     `  Temporal CLI  TEMPORAL_ADDRESS=${addresses.temporal} ${findTemporalBinary()}`,
-                    ...(addresses.environments === null ? [] : [`  environments  ${addresses.environments}`]),
+                    ...environmentLines(addresses.environments),
                     `  store         ${addresses.store}`,
                     `  nodes         ${nodes} (${String(flags.places ?? 1)} ${flags.places === 1 ? 'run' : 'runs'} at once on each)`,
                     `Start a run in another terminal: longhaul train SPEC${inFolder(flags)}`,
@@ -69,6 +69,17 @@ export function register(program: Command): void {
         }
       }),
     );
+}
+
+/** With the settings that presets need if their usual port was taken at the stack's first start. */
+export function environmentLines(url: string | null): string[] {
+  if (url === null) return [];
+  const usual = `http://127.0.0.1:${usualEnvironmentPort}`;
+  if (url === usual) return [`  environments  ${url}`];
+  return [
+    `  environments  ${url}; presets name ${usual}:`,
+    `                set data.tasks='openenv+${url}/…' environments.0.url=${url} environments.1.url=…`,
+  ];
 }
 
 function metricsAddress(text: string): string {

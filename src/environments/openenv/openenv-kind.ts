@@ -109,10 +109,12 @@ function gradingTokenOf(spec: EnvironmentSpec, { url, token: own }: EnvironmentH
   const isOwn = own !== undefined && (spec.url ?? url) === url;
   const named = spec.grading_token_env;
   const token = isOwn ? own : named && process.env[named];
-  if (named && !token)
+  if (named && !token) {
+    const other = spec.url && url ? `; the spec names ${spec.url}, and this node’s own server is ${url}` : '';
     throw new Error(
-      `environment ${spec.env_key} takes its grading token from ${named}, but this variable is not set for the worker`,
+      `environment ${spec.env_key} takes its grading token from ${named}, but this variable is not set for the worker${other}`,
     );
+  }
   keepSecret(token);
   return token;
 }
