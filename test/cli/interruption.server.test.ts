@@ -19,7 +19,7 @@ it('a followed run goes on after Ctrl-C; the command says this, and how to end t
   let errors = '';
   child.stderr.on('data', (piece: Buffer) => (errors += piece.toString()));
   const closed = once(child, 'close');
-  await until(() => errors.includes('tiny is started'), 'the run to be followed');
+  await until(() => errors.includes('starting the run tiny'), 'the run to be followed');
   child.kill('SIGINT');
   expect(await closed).toEqual([130, null]);
   expect(errors).toMatch(

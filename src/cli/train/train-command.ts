@@ -51,7 +51,7 @@ interface Beginning {
 
 async function fromFile(path: string, settings: readonly string[]): Promise<Beginning> {
   const spec = await readSpecFile(path, (input) => withSettings(input, settings));
-  return { spec, begun: `the run ${spec.name} is started` };
+  return { spec, begun: `starting the run ${spec.name}` };
 }
 
 async function fromStore(flags: TrainFlags, command: Command): Promise<Beginning> {
