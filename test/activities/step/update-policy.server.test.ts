@@ -28,6 +28,7 @@ import {
   useGrpoStep,
 } from './grpo-step.js';
 import { keptFailures } from '../own-harness.js';
+import { overlaid } from '../../store/overlaid-store.js';
 
 useGrpoStep();
 
@@ -136,6 +137,21 @@ describe('updatePolicy', () => {
     const first = await update(answer);
     const { deps, calls } = counting(harness.secondNode());
     expect(await update(answer, deps, 2)).toEqual(first);
+    expect(calls.update).toBe(0);
+  });
+
+  it('applies nothing if the attempt that sealed the batch commits it meanwhile', async () => {
+    const answer = await played([[0, 0, passed]]);
+    await seal(answer);
+    const { deps, calls } = counting(harness.secondNode());
+    const first: unknown[] = [];
+    const store = overlaid(deps.store, {
+      create: async (key, bytes) => {
+        if (key === batchKey(run, step)) first.push(await update(answer));
+        return deps.store.create(key, bytes);
+      },
+    });
+    expect([await update(answer, { ...deps, store }, 2)]).toEqual(first);
     expect(calls.update).toBe(0);
   });
 
