@@ -153,7 +153,8 @@ export interface Harness {
   node: NativeNode;
   engine: NativeEngine;
   said: string[];
-  open(spec?: unknown): Promise<OpenedRun>;
+  /** `chain`: the id of its first execution; another one means that a person starts the run again. */
+  open(spec?: unknown, chain?: string): Promise<OpenedRun>;
   /** Claims the run for another execution; the harness continues as the previous owner. */
   takeOver(): Promise<OpenedRun>;
   /**
@@ -242,8 +243,10 @@ export async function startHarness(environments: { url: string }, disk?: string)
     node,
     engine,
     said,
-    async open(given = spec) {
-      const opened = await openRun(orchestrator, { spec: given, workflow });
+    async open(given = spec, chain = workflow.firstExecutionRunId) {
+      const opened = await openRun(orchestrator, {
+        ...{ spec: given, workflow: { ...workflow, runId: chain, firstExecutionRunId: chain } },
+      });
       owner = opened.owner;
       return opened;
     },

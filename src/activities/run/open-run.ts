@@ -18,7 +18,7 @@ import { differences } from '../../store/records/canonical.js';
 import { sha256Hex } from '../../base/sha256.js';
 import { listCheckpoints } from '../../store/runs/checkpoints.js';
 import { assetKey, ownersFolder, runKey } from '../../store/record-keys.js';
-import { claimRun } from '../../store/runs/owners.js';
+import { claimRun, readOwner } from '../../store/runs/owners.js';
 import { adoptOrCreate, createFile, readRecord, readSequence } from '../../store/records/records.js';
 import { foldedControl } from '../../store/runs/control-records.js';
 import { claimName, lastCommittedStep, readState, readUpdates } from '../../store/runs/run-records.js';
@@ -45,7 +45,7 @@ export async function openRun(
     });
   const { fork, ...rest } = spec;
   const run = fork ? await openFork(deps, rest, fork, claim) : await claimName(deps.store, spec.name);
-  const record = await findOrCreate(deps, run, rest, signal);
+  const record = await findOrCreate(deps, run, rest, input.workflow.firstExecutionRunId, signal);
   const owner = await claim(run);
   const step = await lastCommittedStep(deps.store, run);
   const state = step < 0 ? null : await readState(deps.store, run, step);
@@ -84,12 +84,16 @@ async function findOrCreate(
   deps: OrchestratorDeps,
   run: string,
   spec: RunSpec,
+  firstExecutionRunId: string,
   signal: AbortSignal | undefined,
 ): Promise<RunRecord> {
   const existing = await readRecord(deps.store, runKey(run), 'run');
   if (existing) {
     refuseOtherSpec(existing, spec);
-    await refuseChangedFiles(deps.store, existing, spec, signal);
+    // A chain compares the files once: a server lists 20,000 tasks in 20 s.
+    const owner = await readOwner(deps.store, run);
+    if (owner?.firstExecutionRunId !== firstExecutionRunId)
+      await refuseChangedFiles(deps.store, existing, spec, signal);
     return existing;
   }
   const { baseModel, tokenizer, template, format, eosTokens } = await takeUpModel(spec, signal);

@@ -32,8 +32,11 @@ useHarness();
 type Changes = Record<string, unknown>;
 const part = (name: string): Changes => harness.spec[name] as Changes;
 
-async function messageOf(spec: unknown): Promise<string> {
-  const error = await harness.open(spec).then(
+/** Chains of executions after the first. */
+const [second, third] = ['22222222-0000-0000-0000-000000000000', '33333333-0000-0000-0000-000000000000'];
+
+async function messageOf(spec: unknown, chain?: string): Promise<string> {
+  const error = await harness.open(spec, chain).then(
     () => undefined,
     (thrown: unknown) => thrown,
   );
@@ -116,13 +119,15 @@ describe('a start with the tasks of a server', () => {
     const server = await startTaskServer(testTasks());
     const spec = onServer(server.address);
     await harness.open(spec);
-    await harness.open(spec);
+    await harness.open(spec, second);
     server.tasks = testTasks().slice(1);
-    expect(await messageOf(spec)).toMatch(
+    expect(await messageOf(spec, third)).toMatch(
       /data\.tasks: openenv\+http.* differs from what run "unit" was started/,
     );
+    // The chain that runs does not list the tasks again.
+    await harness.open(spec, second);
     server.refusals = 1;
-    await harness.open(spec);
+    await harness.open(spec, third);
     await server.stop();
     await harness.open(spec);
   });
@@ -235,7 +240,10 @@ describe('a later start', () => {
     const changed = `${harness.folder}/tokenizer.json`;
     writeFileSync(changed, `${readFileSync(tokenizer, 'utf8')} `);
     appendFileSync(tasks, `${JSON.stringify({ ...testTasks()[0], task_key: 'more' })}\n`);
-    const message = await messageOf({ ...harness.spec, model: { ...part('model'), tokenizer: changed } });
+    const message = await messageOf(
+      { ...harness.spec, model: { ...part('model'), tokenizer: changed } },
+      second,
+    );
     expect(message).toContain('2 problems');
     const { tokenizer: stored } = await readRun(harness.store, run);
     expect(message).toMatch(
@@ -244,7 +252,7 @@ describe('a later start', () => {
     expect(message).toMatch(/data\.tasks: .*tasks\.jsonl differs from what run "unit" was started with/);
     expect(message).toContain('start a run with a new name');
     writeFileSync(tasks, 'no task');
-    expect(await messageOf(harness.spec)).toMatch(/data\.tasks: .*found unusable/);
+    expect(await messageOf(harness.spec, second)).toMatch(/data\.tasks: .*found unusable/);
   });
 
   it('is refused while another workflow is open or cannot be asked, but not with --take-over', async () => {
