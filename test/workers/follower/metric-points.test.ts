@@ -312,7 +312,7 @@ describe('the points of a run in progress', () => {
         const records = recordsOf(options);
         const expected = await readAll(await storeOf(options));
         const store = memoryStore();
-        const waiting = arrivals(records, roll);
+        const waiting = arrivals(records, options.unapplied, roll);
         const seen = new Map<string, MetricPoint>();
         let delivered = new Delivered();
         let totals: RunningTotals | null = null;
@@ -353,10 +353,20 @@ describe('the points of a run in progress', () => {
 });
 
 /** Steps in order; evaluations after their step, some of them much later. */
-function arrivals(records: readonly Written[], roll: () => number): Written[] {
-  const placed = records.map((record, index) => ({
-    record,
-    at: index + (record.group === 'evaluation' && roll() < 0.3 ? roll() * records.length : 0),
-  }));
+function arrivals(
+  records: readonly Written[],
+  unapplied: ReadonlyMap<number, unknown>,
+  roll: () => number,
+): Written[] {
+  /** When the last evaluation of a state arrives, by the step that made the state. A later one of the same state never comes before it. */
+  const last = new Map<number, number>();
+  const placed = records.map((record, index) => {
+    if (record.group !== 'evaluation') return { record, at: index };
+    let state = record.step;
+    while (unapplied.has(state)) state -= 1;
+    const at = Math.max(index + (roll() < 0.3 ? roll() * records.length : 0), last.get(state) ?? 0);
+    last.set(state, at);
+    return { record, at };
+  });
   return placed.sort((a, b) => a.at - b.at).map(({ record }) => record);
 }
