@@ -215,11 +215,4 @@ describe('the stack in a folder', () => {
     );
     expect(code).toBe(1);
   });
-
-  it('must be started again if an earlier version started it without an id', async () => {
-    pointAt(own, {});
-    expect((await longhaul(['resume', 'x'], home)).errors).toMatch(
-      /started by an earlier version.*longhaul up/,
-    );
-  });
 });
