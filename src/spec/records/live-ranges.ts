@@ -36,7 +36,21 @@ export type LiveSetting = keyof typeof liveRanges;
 /** Default of `model.architecture.max_position_embeddings`, which limits the settings in tokens. */
 export const defaultPositions = 32_768;
 
-/** True for policy losses that clip the probability ratio at 1 − `eps_clip_low` and 1 + `eps_clip_high`. */
-export function clipsRatio(policyLoss: string): boolean {
-  return ['regular', 'dual_clip', 'gspo'].includes(policyLoss);
+const clip = ['eps_clip_low', 'eps_clip_high'] as const;
+
+/** The settings that the engine needs for each kind of loss, in addition to the reduction. */
+export const settingsOfKind = {
+  regular: clip,
+  dual_clip: [...clip, 'clip_ratio_c'],
+  gspo: clip,
+  cispo: ['cispo_eps_clip_low', 'cispo_eps_clip_high'],
+  sapo: ['sapo_tau_pos', 'sapo_tau_neg'],
+  reinforce: [],
+  cross_entropy: [],
+} as const;
+
+/** True for kinds of loss that clip the probability ratio at 1 − `eps_clip_low` and 1 + `eps_clip_high`. */
+export function clipsRatio(kind: string): boolean {
+  const settings: Readonly<Record<string, readonly string[]>> = settingsOfKind;
+  return settings[kind]?.includes('eps_clip_low') ?? false;
 }

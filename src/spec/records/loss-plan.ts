@@ -1,5 +1,6 @@
-// The engine's loss in a plan: its settings, and which of them each kind of loss has.
+// The engine's loss in a plan: its settings, some of which are required by its kind.
 import { z } from 'zod';
+import { settingsOfKind } from './live-ranges.js';
 import { amount, positive } from './parts.js';
 
 export const policyLossTypes = ['regular', 'dual_clip', 'gspo', 'cispo', 'sapo', 'reinforce'] as const;
@@ -34,22 +35,9 @@ export const loss = lossSettings.superRefine((settings, context) => {
     });
 });
 
-const clip = ['eps_clip_low', 'eps_clip_high'] as const;
-
-/** The settings that the engine needs for each kind of loss, in addition to the reduction. */
-const settingsOfKind: Record<LossPlan['kind'], readonly (keyof LossPlan)[]> = {
-  regular: clip,
-  dual_clip: [...clip, 'clip_ratio_c'],
-  gspo: clip,
-  cispo: ['cispo_eps_clip_low', 'cispo_eps_clip_high'],
-  sapo: ['sapo_tau_pos', 'sapo_tau_neg'],
-  reinforce: [],
-  cross_entropy: [],
-};
-
 /** Settings that this kind of loss needs and `loss` lacks. */
 function missingIn(loss: LossPlan): (keyof LossPlan)[] {
-  const needed = [
+  const needed: (keyof LossPlan)[] = [
     ...settingsOfKind[loss.kind],
     ...(loss.reduction === 'seq_mean_token_sum_norm' ? (['max_seq_len'] as const) : []),
     ...(loss.kl_weight === undefined ? [] : (['kl_estimator'] as const)),
