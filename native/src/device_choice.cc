@@ -68,9 +68,22 @@ std::unique_ptr<Backend> make_device_backend(ThreadPool&) {
 
 }  // namespace
 
+const Numerics& chosen_numerics() {
+  const char* named = std::getenv("LONGHAUL_NUMERICS");
+  if (named == nullptr || *named == 0) return cpu_numerics;
+  for (const Numerics* numerics : {&cpu_numerics, &bf16_numerics})
+    if (std::string(named) == numerics->name) return *numerics;
+  throw RequestError("DeviceUnavailable", "LONGHAUL_NUMERICS is " + std::string(named) + "; it must be " + cpu_numerics.name + " or " +
+                                              bf16_numerics.name);
+}
+
 std::unique_ptr<Backend> make_chosen_backend(ThreadPool& pool) {
   const std::string kind = chosen_kind();
-  if (kind == "cpu") return make_cpu_backend(pool);
+  const Numerics& numerics = chosen_numerics();
+  if (kind == "cpu") return numerics.oracle.make_backend(pool);
+  if (&numerics != &cpu_numerics)
+    throw RequestError("DeviceUnavailable", std::string("LONGHAUL_NUMERICS is ") + numerics.name +
+                                                ", and this engine has no GPU kernels for it yet: LONGHAUL_DEVICE=cpu computes it on the CPU");
   auto backend = make_device_backend(pool);
   const DeviceInfo device = backend->device();
   log_line("info", "computes on " + device.name, {{"device", device.kind}, {"memory_bytes", std::uint64_t{device.memory_bytes}}});

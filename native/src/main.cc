@@ -51,6 +51,15 @@ int serve(const longhaul::ServerOptions& options) {
   _exit(code);  // _exit, since the reader's thread still waits in read()
 }
 
+int selftest() {
+  try {
+    return longhaul::run_selftest(longhaul::make_chosen_backend, longhaul::chosen_numerics());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "longhaul-engine: %s\n", error.what());
+    return 2;
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -60,11 +69,12 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
     if (argument == "--version") {
-      std::printf("longhaul-engine %s (protocol %d, numerics %s/%d, g++ %s)\n", longhaul::engine_version, longhaul::protocol_version,
-                  longhaul::cpu_numerics.name, longhaul::cpu_numerics.version, __VERSION__);
+      std::printf("longhaul-engine %s (protocol %d, numerics %s/%d and %s/%d, g++ %s)\n", longhaul::engine_version, longhaul::protocol_version,
+                  longhaul::cpu_numerics.name, longhaul::cpu_numerics.version, longhaul::bf16_numerics.name, longhaul::bf16_numerics.version,
+                  __VERSION__);
       return 0;
     }
-    if (argument == "--selftest") return longhaul::run_selftest(longhaul::make_chosen_backend);
+    if (argument == "--selftest") return selftest();
     if (argument == "--test-faults") {
       options.test_faults = true;
     } else if (argument == "--fd" && i + 1 < argc && parse_fd(argv[i + 1], options.fd)) {

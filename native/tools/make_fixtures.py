@@ -7,16 +7,19 @@ native/tests/fixtures/qwen3_sharded, a folder of shards as transformers writes i
 The files are committed, so building and testing need no Python. A file holds the model's weights, sequences of token ids with their
 logits and log-probs, the gradients of a cross-entropy and, for most models, losses, gradient norms and weights of three AdamW steps. Its
 metadata holds the model's config.json and the settings. tests/model/parity_test.cc reads the files, tests/state/hf_folder_test.cc the folder.
+bf16_logprobs.json holds the log-probs of the same models in bfloat16; `make_fixtures.py bf16` writes it alone.
 """
 
 import contextlib
 import json
 import pathlib
 import shutil
+import sys
 
 import peft
 import torch
 import transformers
+from safetensors.torch import load_file
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from fixture_losses import pad, total_loss, write_fixture
@@ -173,6 +176,26 @@ def write_folder() -> None:
     folder.with_name(folder.name + ".logits.json").write_text(text + "\n")
 
 
+def write_bf16() -> None:
+    """Writes the log-probs of the fixtures' models in bfloat16, by name: for each sequence those of its tokens but the first."""
+    folder, results = pathlib.Path(__file__).parent.parent / "tests/fixtures", {}
+    for name, config, _, lora in CASES:
+        arrays = load_file(folder / f"{name}.safetensors")
+        model = tiny_model(config, lora)
+        with torch.no_grad():
+            for parameter, value in model.named_parameters():
+                value.copy_(arrays["weights." + plain_name(parameter)])
+            model.to(torch.bfloat16)
+            rows = [logprobs_in_fp32(model, arrays[f"tokens.{i}"].long()) for i in range(len(LENGTHS))]
+        results[name] = [[float(f"{value:.9g}") for value in row.tolist()] for row in rows]
+    (folder / "bf16_logprobs.json").write_text(json.dumps(results, separators=(",", ":")) + "\n")
+
+
+def logprobs_in_fp32(model, sequence) -> torch.Tensor:
+    every = torch.log_softmax(model(sequence[None, :-1]).logits[0].float(), -1)
+    return every.gather(1, sequence[1:, None])[:, 0]
+
+
 def config_json(config) -> str:
     return json.dumps({key: value for key, value in json.loads(config.to_json_string(use_diff=False)).items() if value is not None})
 
@@ -189,4 +212,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:] == ["bf16"]:
+        write_bf16()
+    else:
+        main()
+        write_bf16()

@@ -8,27 +8,29 @@ namespace longhaul {
 
 namespace {
 
+template <ops::Arithmetic arithmetic>
 void add_gradient(const float* dy, const float* x, int rows, int outputs, int inputs, float* sums) {
   ops::Panels panels;
   ops::pack(x, std::size_t(inputs), rows, inputs, panels);
-  ops::table().matmul_transposed(dy, std::size_t(outputs), panels, sums, std::size_t(inputs), outputs);
+  ops::table(arithmetic).matmul_transposed(dy, std::size_t(outputs), panels, sums, std::size_t(inputs), outputs);
 }
 
 }  // namespace
 
 // Raise the version by hand when the committed golden digest changes (tests/model/golden_test.cc).
-const Numerics cpu_numerics{"cpu", 2, {"CPU", make_cpu_backend, add_gradient}};
+const Numerics cpu_numerics{"cpu", 2, {"CPU", make_cpu_backend, add_gradient<ops::Arithmetic::fp32>}};
+const Numerics bf16_numerics{"bf16-sm90", 1, {"CPU", make_bf16_backend, add_gradient<ops::Arithmetic::bf16>}};
 
 MemoryUse CpuBackend::memory() const { return {resident_bytes(), available_memory()}; }
 
-MemoryPlan CpuBackend::plan(const MemoryRequest& request) const { return plan_memory(request); }
+MemoryPlan CpuBackend::plan(const MemoryRequest& request) const { return plan_memory(request, arithmetic_); }
 
 std::size_t CpuBackend::block_bytes(const Architecture& architecture) const { return KvCache::block_bytes(architecture); }
 
-void CpuBackend::hold(std::shared_ptr<const Policy> policy) { policy->pack_forward(&pool_); }
+void CpuBackend::hold(std::shared_ptr<const Policy> policy) { policy->pack_forward(&pool_, arithmetic_); }
 
 void CpuBackend::hold_reference(std::shared_ptr<const Weights> reference) {
-  if (reference) reference->pack_forward(&pool_);
+  if (reference) reference->pack_forward(&pool_, arithmetic_);
 }
 
 std::unique_ptr<BlockCache> CpuBackend::make_cache(const Architecture& architecture, int block_capacity) {
@@ -40,6 +42,6 @@ void CpuBackend::extend(const Policy& policy, BlockCache& cache, std::span<const
   extension_.run(policy, cache, feeds, draws, drawn);
 }
 
-std::unique_ptr<Training> CpuBackend::make_training() { return std::make_unique<CpuTraining>(pool_); }
+std::unique_ptr<Training> CpuBackend::make_training() { return std::make_unique<CpuTraining>(CpuDevice(pool_, arithmetic_)); }
 
 }  // namespace longhaul

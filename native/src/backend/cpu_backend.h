@@ -12,9 +12,10 @@ namespace longhaul {
 
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(ThreadPool& pool) : pool_(pool), extension_(pool) {}
+  explicit CpuBackend(ThreadPool& pool, ops::Arithmetic arithmetic = ops::Arithmetic::fp32)
+      : pool_(pool), arithmetic_(arithmetic), extension_(pool, arithmetic) {}
 
-  const Numerics& numerics() const override { return cpu_numerics; }
+  const Numerics& numerics() const override { return arithmetic_ == ops::Arithmetic::bf16 ? bf16_numerics : cpu_numerics; }
   DeviceInfo device() const override { return {"cpu", "", 0}; }
   MemoryUse memory() const override;
   MemoryPlan plan(const MemoryRequest& request) const override;
@@ -29,9 +30,11 @@ class CpuBackend final : public Backend {
 
  private:
   ThreadPool& pool_;
+  const ops::Arithmetic arithmetic_;
   CpuExtension extension_;
 };
 
 inline std::unique_ptr<Backend> make_cpu_backend(ThreadPool& pool) { return std::make_unique<CpuBackend>(pool); }
+inline std::unique_ptr<Backend> make_bf16_backend(ThreadPool& pool) { return std::make_unique<CpuBackend>(pool, ops::Arithmetic::bf16); }
 
 }  // namespace longhaul

@@ -9,13 +9,14 @@ namespace longhaul {
 
 namespace {
 
-std::vector<CpuLinears> views(const Policy& policy, const WeightPanels& weights, const std::vector<LayerAdapterPanels>* panels) {
+std::vector<CpuLinears> views(const Policy& policy, const Weights& computed, const WeightPanels& weights,
+                              const std::vector<LayerAdapterPanels>* panels) {
   const Adapters* adapters = policy.adapters();
   const auto adapter_of = [&](size_t layer, Part part) -> const FusedAdapterPanels& { return part_of((*panels)[layer], part); };
   return linears_of<const ops::Panels*>(
       policy.layout(), adapters ? &adapters->layout() : nullptr, adapters ? adapters->settings().scale() : 0,
       [&](size_t layer, Part part) { return &part_of(weights.layers[layer], part); },
-      [&](const ParameterRange& bias) { return policy.weights().at(bias); },
+      [&](const ParameterRange& bias) { return computed.at(bias); },
       [&](size_t layer, Part part) { return &adapter_of(layer, part).a; },
       [&](size_t layer, Part part, size_t i) { return &adapter_of(layer, part).b[i]; });
 }
@@ -23,25 +24,27 @@ std::vector<CpuLinears> views(const Policy& policy, const WeightPanels& weights,
 }  // namespace
 
 void CpuDevice::start() {
-  op_ = &ops::table();
-  policy_->pack_forward(&pool_);
-  linears_ = views(*policy_, weights().forward_panels(), frozen() ? &policy_->adapters()->forward_panels() : nullptr);
+  op_ = &ops::table(arithmetic_);
+  policy_->pack_forward(&pool_, arithmetic_);
+  const Adapters* adapters = policy_->adapters();
+  linears_ = views(*policy_, weights(), weights().forward_panels(), adapters ? &adapters->computed(arithmetic_).forward_panels() : nullptr);
 }
 
 void CpuDevice::pack_backward() {
+  sums_.begin();
   const bool other = std::exchange(changed_, false) || packed_policy_ != policy_;
   if (policy_->adapters()) {
     if (packed_base_.lock() != policy_->shared_weights()) {
       weights().pack_backward(panels_.weights, &pool_);
       packed_base_ = policy_->shared_weights();
     }
-    if (other) policy_->adapters()->pack_backward(panels_.adapters, &pool_);
+    if (other) policy_->adapters()->computed(arithmetic_).pack_backward(panels_.adapters, &pool_);
   } else if (other) {
     packed_base_.reset();
     weights().pack_backward(panels_.weights, &pool_);
   }
   packed_policy_ = policy_;
-  backward_linears_ = views(*policy_, panels_.weights, frozen() ? &panels_.adapters : nullptr);
+  backward_linears_ = views(*policy_, weights(), panels_.weights, frozen() ? &panels_.adapters : nullptr);
 }
 
 float* CpuDevice::zeros(CpuBuffer<float>& buffer, size_t n) {
@@ -90,10 +93,66 @@ void CpuDevice::softmax_gradient(float* logits, int rows, float inverse_temperat
   }
 }
 
-void CpuDevice::add_head_gradient(const float* d_logits, const PackedRows& x, int, float* gradients) {
+float* CpuDevice::gradient_sums(const ParameterRange& range, const PieceRange& piece, float* gradients) {
+  return rounds() ? sums_.at(range, piece, gradients, policy_->trained().size()) : gradients + range.offset;
+}
+
+void CpuDevice::rounded_linear(const CpuLinear& linear, Matrix<const float> x, Matrix<float> y, int rows, bool accumulate, float* down) const {
+  if (rows == 0) return;
+  const size_t outputs = size_t(linear.outputs()), down_width = size_t(linear.adapter_width());
+  const Matrix<float> sums{scratch().sums.room(size_t(rows) * outputs), outputs};
+  product(linear.weight, x, sums, rows, false);
+  if (linear.bias) add_bias(sums, linear.bias, rows, linear.outputs());
+  if (linear.adapter) {
+    const Matrix<float> to{down, down_width};
+    product(linear.a, x, to, rows, false);
+    scale(to, linear.adapter_scale, rows, linear.adapter_width());
+    round(to, rows, linear.adapter_width());
+    for (size_t i = 0; i < linear.adapter->parts.size(); ++i) {
+      const AdapterPart& part = linear.adapter->parts[i];
+      const size_t width = size_t(part.b.rows);
+      float* own = scratch().adapter_sums.room(size_t(rows) * width);
+      product(linear.b[i], {down + i * size_t(part.b.columns), down_width}, {own, width}, rows, false);
+      for (int row = 0; row < rows; ++row) op_->add(sums.data + size_t(row) * outputs + size_t(part.first_output), own + size_t(row) * width, width);
+    }
+  }
+  for (int row = 0; row < rows; ++row) {
+    float* to = y.data + size_t(row) * y.ld;
+    const float* sum = sums.data + size_t(row) * outputs;
+    if (accumulate)
+      op_->add(to, sum, outputs);
+    else
+      std::memcpy(to, sum, outputs * sizeof(float));
+  }
+  round(y, rows, linear.outputs());
+}
+
+void CpuDevice::rounded_linear_backward(const CpuLinear& linear, Matrix<const float> dy, float* dx, int rows, float* d_down) const {
+  if (rows == 0) return;
+  const size_t inputs = size_t(linear.inputs()), down_width = size_t(linear.adapter_width());
+  const Matrix<float> to{dx, inputs};
+  if (dx) product(linear.weight, dy, to, rows, false);
+  if (linear.adapter) {
+    const Matrix<float> down{d_down, down_width};
+    for (size_t i = 0; i < linear.adapter->parts.size(); ++i) {
+      const AdapterPart& part = linear.adapter->parts[i];
+      product(linear.b[i], {dy.data + part.first_output, dy.ld}, {d_down + i * size_t(part.b.columns), down_width}, rows, false);
+    }
+    scale(down, linear.adapter_scale, rows, int(down_width));
+    round(down, rows, int(down_width));
+    if (dx) {
+      const Matrix<float> own{scratch().adapter_sums.room(size_t(rows) * inputs), inputs};
+      product(linear.a, {d_down, down_width}, own, rows, false);
+      op_->add(dx, own.data, size_t(rows) * inputs);
+    }
+  }
+  if (dx) round(to, rows, linear.inputs());
+}
+
+void CpuDevice::add_head_gradient(const float* d_logits, const PackedRows& x, const PieceRange& chunk, float* gradients) {
   GradientWork work(threads());
   const ParameterRange& head = layout().head;
-  work.add({gradients + head.offset, hidden(), d_logits, vocabulary(), &x, head.rows});
+  work.add({gradient_sums(head, chunk, gradients), hidden(), d_logits, vocabulary(), &x, head.rows});
   pool_.parallel_for(work.size(), [&](size_t item) { work.run(item, *op_); });
 }
 
@@ -107,6 +166,7 @@ void CpuDevice::sum_rows(Matrix<const float> from, RowLists lists, Matrix<float>
       else
         op_->add(sum, row, size_t(width));
     }
+  round(to, lists.count, width);
 }
 
 void CpuDevice::add_rows(Matrix<const float> from, RowLists lists, const int32_t* targets, Matrix<float> to, int width) const {

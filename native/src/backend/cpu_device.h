@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/cpu_pieces.h"
+#include "backend/sharded_sums.h"
 #include "base/thread_pool.h"
 #include "model/inference/sample.h"
 #include "model/optimizer.h"
@@ -29,6 +30,7 @@ struct CpuArrays {
 /// Working memory of one thread for one tile of rows. It is kept between calls: a decode step is too short to map fresh pages.
 struct CpuScratch : RowScratch<CpuBuffer, float> {
   std::vector<int32_t> chain;
+  CpuBuffer<float> sums, adapter_sums;
 };
 
 /// Packed weights and adapters, in the order that backward passes read them.
@@ -52,10 +54,12 @@ class CpuDevice {
   using Cache = KvCache;
   using FeedArrays = const FeedRows*;
 
-  CpuDevice(ThreadPool& pool) : pool_(pool), pieces_(pool.threads()) {}
+  CpuDevice(ThreadPool& pool, ops::Arithmetic arithmetic = ops::Arithmetic::fp32)
+      : pool_(pool), arithmetic_(arithmetic), pieces_(pool.threads()), sums_(pool) {}
 
   ThreadPool& pool() const { return pool_; }
   int threads() const { return pool_.threads(); }
+  bool rounds() const { return arithmetic_ == ops::Arithmetic::bf16; }
   void hold(const Policy& policy) { policy_ = &policy; }
   void lay_out(CpuArrays& arrays, const Forest& forest, const PassPlan& plan, const PassRange& pass) const { arrays = {&forest, &plan, &pass}; }
   void lay_out(const FeedRows*& arrays, const FeedRows& rows) const { arrays = &rows; }
@@ -68,7 +72,7 @@ class CpuDevice {
   const Architecture& architecture() const { return policy_->architecture(); }
   const ParameterLayout& layout() const { return policy_->layout(); }
   const ops::Table& op() const { return *op_; }
-  const Weights& weights() const { return policy_->weights(); }
+  const Weights& weights() const { return policy_->weights().computed(arithmetic_); }
   bool frozen() const { return policy_->adapters() != nullptr; }
   const float* embedding() const { return weights().at(layout().embedding); }
   /// Views, valid until weights or panels change.
@@ -105,9 +109,11 @@ class CpuDevice {
   }
 
   template <class Work>
-  void pieces(const std::vector<RowRange>& pieces, int layer, float* gradients, Work&& work) {
-    pieces_.run(pieces, *this, backward_linears(layer), gradients, work);
+  void pieces(const std::vector<PieceRange>& pieces, int layer, float* gradients, Work&& work) {
+    const auto sums = [&](const ParameterRange& range, const PieceRange& piece) { return gradient_sums(range, piece, gradients); };
+    pieces_.run(pieces, *this, backward_linears(layer), gradients, sums, work);
   }
+  bool sums_by_piece() const { return rounds(); }
 
   /// The calling thread's.
   static CpuScratch& scratch() {
@@ -122,12 +128,25 @@ class CpuDevice {
   void clear(float* values, size_t n) const { std::memset(values, 0, n * sizeof(float)); }
   void gather(Matrix<const float> from, const int32_t* indices, Matrix<float> to, int rows, int width) const;
   void scatter(Matrix<const float> from, const int32_t* indices, Matrix<float> to, int rows, int width) const;
+  /// In fp32, also where activations are bf16.
   void product(const ops::Panels* weight, Matrix<const float> x, Matrix<float> y, int rows, bool accumulate) const {
     op_->matmul(x.data, x.ld, *weight, y.data, y.ld, rows, accumulate);
   }
-  /// The same with panels of columns.
+  /// With panels of columns.
   void product_backward(const ops::Panels* weight, Matrix<const float> dy, Matrix<float> dx, int rows, bool accumulate) const {
     product(weight, dy, dx, rows, accumulate);
+    round(dx, rows, weight->columns);
+  }
+  void linear(const CpuLinear& linear, Matrix<const float> x, Matrix<float> y, int rows, bool accumulate, float* down) const {
+    if (rounds()) return rounded_linear(linear, x, y, rows, accumulate, down);
+    apply(*this, linear, x, y, rows, accumulate, down);
+  }
+  void linear_backward(const CpuLinear& linear, Matrix<const float> dy, float* dx, int rows, float* d_down) const {
+    if (rounds()) return rounded_linear_backward(linear, dy, dx, rows, d_down);
+    apply_backward(*this, linear, dy, dx, rows, d_down);
+  }
+  void round(Matrix<float> x, int rows, int width) const {
+    if (rounds()) op_->round_rows(x.data, x.ld, rows, width);
   }
   void scale(Matrix<float> x, float factor, int rows, int width) const { op_->scale_rows(x.data, x.ld, factor, rows, width); }
   void add_bias(Matrix<float> y, const float* bias, int rows, int width) const { op_->add_bias(y.data, y.ld, bias, rows, width); }
@@ -153,7 +172,7 @@ class CpuDevice {
                         const float* scales, const float* entropies, const float* entropy_scales) const;
   void resize(PackedRows& rows, int count, int width) { rows.resize(count, width); }
   void write(PackedRows& rows, Matrix<const float> x, RowRange at) { rows.write(x.data, x.ld, at.first, at.count); }
-  void add_head_gradient(const float* d_logits, const PackedRows& x, int rows, float* gradients);
+  void add_head_gradient(const float* d_logits, const PackedRows& x, const PieceRange& chunk, float* gradients);
   /// to[i] = the sum of list i.
   void sum_rows(Matrix<const float> from, RowLists lists, Matrix<float> to, int width) const;
   /// to[targets[i]] += the rows of list i, on all threads.
@@ -172,16 +191,21 @@ class CpuDevice {
 
   /// The CPU is the oracle.
   void check_gradient(const Oracle&, std::uint64_t) const {}
-  void check_gradients(const float*) const {}
+  void finish_gradients(float* gradients) { sums_.finish(gradients); }
   double gradient_norm(const Policy& policy, const float* gradients) const { return longhaul::gradient_norm(policy, gradients, pool_); }
   void step(Policy& next, const Policy& from, bool reset_moments, const float* gradients, const ops::AdamStep& step) {
     optimizer_step(next, from, reset_moments, gradients, step, pool_);
     changed_ = true;
   }
-  void collect(Policy& next) const { next.pack_forward(&pool_); }
+  void collect(Policy& next) const { next.pack_forward(&pool_, arithmetic_); }
   void give_up() noexcept { changed_ = true; }
 
  private:
+  /// Of a linear layer in bf16: each product is a chain of its own; their sum in fp32, and that of the residual stream, are rounded once.
+  void rounded_linear(const CpuLinear& linear, Matrix<const float> x, Matrix<float> y, int rows, bool accumulate, float* down) const;
+  void rounded_linear_backward(const CpuLinear& linear, Matrix<const float> dy, float* dx, int rows, float* d_down) const;
+  /// Where the rows of a piece are added to the gradient of a matrix.
+  float* gradient_sums(const ParameterRange& range, const PieceRange& piece, float* gradients);
   size_t hidden() const { return size_t(architecture().hidden_size); }
   size_t vocabulary() const { return size_t(architecture().vocab_size); }
   ops::ChainAttention chain_attention(const CpuArrays& arrays, const ForestAttention<float>& attention, int segment, int kv_head) const;
@@ -191,11 +215,13 @@ class CpuDevice {
     return std::clamp((share + kernel_rows - 1) / kernel_rows * kernel_rows, least, most);
   }
   ThreadPool& pool_;
+  ops::Arithmetic arithmetic_;
   const ops::Table* op_ = nullptr;
   const Policy* policy_ = nullptr;
   std::vector<CpuLinears> linears_, backward_linears_;
   BackwardPanels panels_;
   CpuPieces pieces_;
+  ShardedSums sums_;
   bool changed_ = true;  // trained values may have, since their panels were packed
   const Policy* packed_policy_ = nullptr;
   std::weak_ptr<const Weights> packed_base_;  // frozen weights with packed panels

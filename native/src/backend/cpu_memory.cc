@@ -68,8 +68,20 @@ void add_panels(const MemoryRequest& request, MemoryPlan& plan) {
   if (request.reference) plan.reference += base;
 }
 
+void add_for_bf16(const MemoryRequest& request, MemoryPlan& plan) {
+  add_panels(request, plan);
+  const std::size_t base = ParameterLayout(request.architecture).total * sizeof(float),
+                    own = request.lora ? AdapterLayout(request.architecture, *request.lora).total * sizeof(float) : 0;
+  plan.panels += base + own;
+  plan.next_policy += request.lora ? own : base;
+  plan.gradients *= 3;
+  if (request.reference) plan.reference += base;
+}
+
 }  // namespace
 
-MemoryPlan plan_memory(const MemoryRequest& request) { return plan_memory(request, {rounded_rows, working_floats, add_panels}); }
+MemoryPlan plan_memory(const MemoryRequest& request, ops::Arithmetic arithmetic) {
+  return plan_memory(request, {rounded_rows, working_floats, arithmetic == ops::Arithmetic::bf16 ? add_for_bf16 : add_panels});
+}
 
 }  // namespace longhaul

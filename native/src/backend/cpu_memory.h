@@ -5,7 +5,8 @@
 
 namespace longhaul {
 
-/// A CPU packs weights into panels, and keeps the next policy beside the held one.
-MemoryPlan plan_memory(const MemoryRequest& request);
+/// A CPU packs weights into panels, and keeps the next policy beside the held one. In bf16 it also has a rounded copy of each policy, and two
+/// more sums of each gradient (ShardedSums).
+MemoryPlan plan_memory(const MemoryRequest& request, ops::Arithmetic arithmetic = ops::Arithmetic::fp32);
 
 }  // namespace longhaul

@@ -7,12 +7,6 @@
 
 namespace longhaul {
 
-namespace {
-
-int blocks_of(int rows) { return (rows + norm_block_rows - 1) / norm_block_rows; }
-
-}  // namespace
-
 void PackedLinear::resize(const CpuLinear& linear, int rows) {
   if (linear.trained()) x.resize(rows, linear.inputs());
   down.resize(linear.adapter ? linear.adapter->parts.size() : 0);
@@ -46,7 +40,7 @@ void CpuPiece::linear_backward(Part part, const CpuLinear& linear, Matrix<const 
     product.dy = dy;
   }
   product.x.write(linear, x, down, place_, rows.count);
-  apply_backward(device_, linear, dy, dx, rows.count, product.d_down.row(place_, size_t(linear.adapter_width())));
+  device_.linear_backward(linear, dy, dx, rows.count, product.d_down.row(place_, size_t(linear.adapter_width())));
 }
 
 template <class Work>
@@ -88,7 +82,7 @@ void CpuPiece::bias_backward(const ParameterRange& bias, Matrix<const float> dy)
   });
 }
 
-int CpuPieces::tile_rows(int rows, int threads) { return norm_block_rows * std::max(1, (blocks_of(rows) + 4 * threads - 1) / (4 * threads)); }
+int CpuPieces::tile_rows(int rows, int threads) { return norm_block_rows * std::max(1, (sum_blocks(rows) + 4 * threads - 1) / (4 * threads)); }
 
 void CpuPieces::make_room(PieceSpace& space, const Architecture& architecture, const CpuLinears& linears, int rows) {
   const size_t width = size_t(architecture.hidden_size), blocks = size_t(piece_rows / norm_block_rows);
@@ -105,18 +99,6 @@ void CpuPieces::make_room(PieceSpace& space, const Architecture& architecture, c
     product.x.resize(linear, rows);
     product.d_down.rows(piece_rows, size_t(linear.adapter_width()));
   }
-}
-
-void CpuPieces::list_work(const PieceSpace& space, int rows, float* gradients) {
-  for (const PieceSpace::Product& product : space.products) {
-    if (!product.linear) continue;
-    each_gradient(*product.linear, product.dy, product.d_down.data(), [&](const ParameterRange& range, Matrix<const float> left, int part) {
-      const PackedRows& right = part < 0 ? product.x.x : product.x.down[size_t(part)];
-      work_.add({gradients + range.offset, size_t(range.columns), left.data, left.ld, &right, range.rows});
-    });
-  }
-  for (const PieceSpace::BlockSum& sum : space.sums)
-    if (!sum.range.empty()) work_.add_blocks(gradients + sum.range.offset, sum.blocks.data(), blocks_of(rows), sum.range.columns);
 }
 
 }  // namespace longhaul

@@ -9,6 +9,7 @@
 #include "cpu/gradient_work.h"
 #include "model/policy.h"
 #include "pass/linear.h"
+#include "pass/plan/pass_plan.h"
 
 namespace longhaul {
 
@@ -50,6 +51,8 @@ struct PieceSpace {
   BlockSum sums[4];            // in the order in which a tile computes them
 };
 
+inline int sum_blocks(int rows) { return (rows + norm_block_rows - 1) / norm_block_rows; }
+
 /// A tile of rows of a piece.
 class CpuPiece {
  public:
@@ -86,13 +89,14 @@ class CpuPieces {
  public:
   explicit CpuPieces(int threads) : work_(threads) {}
 
-  /// Calls body(tile) for the tiles of all pieces, and adds to `gradients`.
-  template <class Device, class Body>
-  void run(std::span<const RowRange> pieces, const Device& device, const CpuLinears& linears, float* gradients, Body&& body) {
+  /// Calls body(tile) for the tiles of all pieces, and adds to gradients: `sums(range, piece)` is where those of a matrix are.
+  template <class Device, class Sums, class Body>
+  void run(std::span<const PieceRange> pieces, const Device& device, const CpuLinears& linears, float* gradients, Sums&& sums, Body&& body) {
     for (size_t i = 0; i <= pieces.size(); ++i) {
       work_.clear();
-      if (i > 0) list_work(spaces_[(i - 1) % 2], pieces[i - 1].count, gradients);
-      const RowRange piece = i < pieces.size() ? pieces[i] : RowRange{};
+      if (i > 0)
+        list_work(spaces_[(i - 1) % 2], pieces[i - 1].count, gradients, [&](const ParameterRange& range) { return sums(range, pieces[i - 1]); });
+      const PieceRange piece = i < pieces.size() ? pieces[i] : PieceRange{};
       const int rows = tile_rows(piece.count, device.threads());
       const size_t tiles = size_t(piece.count + rows - 1) / size_t(rows);
       PieceSpace& space = spaces_[i % 2];
@@ -111,7 +115,17 @@ class CpuPieces {
   static int tile_rows(int rows, int threads);
   static void make_room(PieceSpace& space, const Architecture& architecture, const CpuLinears& linears, int rows);
   /// Adds what a piece of `rows` rows has recorded to `work_`.
-  void list_work(const PieceSpace& space, int rows, float* gradients);
+  void list_work(const PieceSpace& space, int rows, float* gradients, auto&& sums) {
+    for (const PieceSpace::Product& product : space.products) {
+      if (!product.linear) continue;
+      each_gradient(*product.linear, product.dy, product.d_down.data(), [&](const ParameterRange& range, Matrix<const float> left, int part) {
+        const PackedRows& right = part < 0 ? product.x.x : product.x.down[size_t(part)];
+        work_.add({sums(range), size_t(range.columns), left.data, left.ld, &right, range.rows});
+      });
+    }
+    for (const PieceSpace::BlockSum& sum : space.sums)
+      if (!sum.range.empty()) work_.add_blocks(gradients + sum.range.offset, sum.blocks.data(), sum_blocks(rows), sum.range.columns);
+  }
 
   PieceSpace spaces_[2];
   GradientWork work_;

@@ -26,5 +26,7 @@ struct Numerics {
 
 /// fp32 in the engine's order of sums.
 extern const Numerics cpu_numerics;
+/// bf16 on the tensor cores of an H100.
+extern const Numerics bf16_numerics;
 
 }  // namespace longhaul

@@ -11,19 +11,23 @@ namespace longhaul::ops {
 extern const Table scalar_table;
 extern const Table avx2_table;
 extern const Table avx512_table;
+extern const Table scalar_bf16_table;
+extern const Table avx2_bf16_table;
+extern const Table avx512_bf16_table;
 
 namespace {
 
-const Table& table_of(InstructionSet set) {
+const Table& table_of(InstructionSet set, Arithmetic arithmetic) {
+  const bool bf16 = arithmetic == Arithmetic::bf16;
   switch (set) {
     case InstructionSet::avx512:
-      return avx512_table;
+      return bf16 ? avx512_bf16_table : avx512_table;
     case InstructionSet::avx2:
-      return avx2_table;
+      return bf16 ? avx2_bf16_table : avx2_table;
     case InstructionSet::scalar:
       break;
   }
-  return scalar_table;
+  return bf16 ? scalar_bf16_table : scalar_table;
 }
 
 std::atomic<InstructionSet>& current() {
@@ -60,9 +64,9 @@ void set_instruction_set(InstructionSet set) {
 
 InstructionSet instruction_set() { return current().load(std::memory_order_relaxed); }
 
-const char* name(InstructionSet set) { return table_of(set).name; }
+const char* name(InstructionSet set) { return table_of(set, Arithmetic::fp32).name; }
 
-const Table& table() { return table_of(instruction_set()); }
+const Table& table(Arithmetic arithmetic) { return table_of(instruction_set(), arithmetic); }
 
 void size_panels(Panels& out, int depth, int columns) {
   out.depth = depth;

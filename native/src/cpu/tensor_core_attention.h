@@ -39,12 +39,12 @@ inline float power_of_two_of(float t) {
   return power[0];
 }
 
-/// To the nearest bf16 number, ties to even. NaN stays NaN.
-inline float rounded_to_bf16(float x) {
-  if (x != x) return x;
+/// To the nearest bf16 number, ties to even. NaN becomes 0x7FFF.
+[[gnu::always_inline]] inline float rounded_to_bf16(float x) {
   uint32_t bits;
   __builtin_memcpy(&bits, &x, sizeof bits);
-  bits = (bits + 0x7FFFu + (bits >> 16 & 1u)) & 0xFFFF0000u;
+  const uint32_t rounded = (bits + 0x7FFFu + (bits >> 16 & 1u)) & 0xFFFF0000u;
+  bits = (bits & 0x7FFFFFFFu) > 0x7F800000u ? 0x7FFF0000u : rounded;
   __builtin_memcpy(&x, &bits, sizeof x);
   return x;
 }

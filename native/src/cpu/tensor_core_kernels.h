@@ -181,9 +181,9 @@ void tensor_core_matmul(const float* a, size_t lda, const Panels& b, float* c, s
   compute_chains({a, lda, 1, b.values.data(), b.depth, b.columns, c, ldc, accumulate}, m);
 }
 
-// C[M,N] = A[K,M]ᵀ · B[K,N]
+// C[M,N] += A[K,M]ᵀ · B[K,N]: the chains continue from C
 void tensor_core_matmul_transposed(const float* a, size_t lda, const Panels& b, float* c, size_t ldc, int m) {
-  compute_chains({a, 1, lda, b.values.data(), b.depth, b.columns, c, ldc, false}, m);
+  compute_chains({a, 1, lda, b.values.data(), b.depth, b.columns, c, ldc, true}, m);
 }
 
 }  // namespace

@@ -200,7 +200,8 @@ void Adapters::initialize(uint64_t seed) {
   changed();
 }
 
-void Adapters::pack_forward(ThreadPool* pool) const {
+void Adapters::pack_forward(ThreadPool* pool, ops::Arithmetic arithmetic) const {
+  if (arithmetic == ops::Arithmetic::bf16) return rounded_.make(*this, pool);
   if (packed_) return;
   pack_all(layout_, values_.data(), true, forward_, pool);
   packed_ = true;

@@ -9,6 +9,7 @@
 #include "base/aligned_buffer.h"
 #include "base/thread_pool.h"
 #include "model/parameters.h"
+#include "model/rounded_copy.h"
 #include "ops/ops.h"
 
 namespace longhaul {
@@ -87,11 +88,17 @@ class Adapters {
   std::span<const float> values() const { return values_.span(); }
 
   /// Call it after every change of values that may have been packed.
-  void changed() { packed_ = false; }
-  /// Packs the rows of A and B, unless they are packed. Only a CPU's forward pass reads them. One thread at a time.
-  void pack_forward(ThreadPool* pool) const;
+  void changed() {
+    packed_ = false;
+    rounded_.changed();
+  }
+  /// Packs the rows of A and B, unless they are packed; in bf16, those of `computed`. Only a CPU's forward pass reads them. One thread at a time.
+  void pack_forward(ThreadPool* pool, ops::Arithmetic arithmetic = ops::Arithmetic::fp32) const;
   /// Throws std::logic_error if they are not packed.
   const std::vector<LayerAdapterPanels>& forward_panels() const;
+  /// As Weights::computed.
+  const Adapters& computed(ops::Arithmetic arithmetic) const { return arithmetic == ops::Arithmetic::bf16 ? rounded_.get() : *this; }
+  void drop_rounded() { rounded_ = {}; }
   /// Packs the columns of A and B, for dx = dy·B·A.
   void pack_backward(std::vector<LayerAdapterPanels>& out, ThreadPool* pool = nullptr) const;
 
@@ -101,6 +108,7 @@ class Adapters {
   AlignedBuffer values_{BufferMemory::copied};
   mutable std::vector<LayerAdapterPanels> forward_;
   mutable bool packed_ = false;
+  mutable RoundedCopy<Adapters> rounded_;
 };
 
 }  // namespace longhaul

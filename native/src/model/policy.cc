@@ -103,9 +103,9 @@ void Policy::changed() {
   }
 }
 
-void Policy::pack_forward(ThreadPool* pool) const {
-  weights_->pack_forward(pool);
-  if (adapters_) adapters_->pack_forward(pool);
+void Policy::pack_forward(ThreadPool* pool, ops::Arithmetic arithmetic) const {
+  weights_->pack_forward(pool, arithmetic);
+  if (adapters_) adapters_->pack_forward(pool, arithmetic);
 }
 
 }  // namespace longhaul

@@ -59,7 +59,7 @@ class Policy {
   /// Call it after every change of a trained part that may have been packed.
   void changed();
   /// Packs what is not packed of the matrices that a CPU's forward pass reads. One thread at a time.
-  void pack_forward(ThreadPool* pool) const;
+  void pack_forward(ThreadPool* pool, ops::Arithmetic arithmetic = ops::Arithmetic::fp32) const;
 
  private:
   Policy() = default;

@@ -139,7 +139,8 @@ std::vector<NamedTensor<const float>> Weights::tensors() const {
   return list_tensors<const float>(tensor_places(architecture_, layout_), values());
 }
 
-void Weights::pack_forward(ThreadPool* pool) const {
+void Weights::pack_forward(ThreadPool* pool, ops::Arithmetic arithmetic) const {
+  if (arithmetic == ops::Arithmetic::bf16) return rounded_.make(*this, pool);
   if (packed_) return;
   pack_all(*this, forward_, true, pool);
   packed_ = true;

@@ -9,6 +9,7 @@
 #include "base/thread_pool.h"
 #include "model/parameters.h"
 #include "model/rope.h"
+#include "model/rounded_copy.h"
 #include "ops/ops.h"
 
 namespace longhaul {
@@ -49,11 +50,18 @@ class Weights {
   std::vector<NamedTensor<const float>> tensors() const;
 
   /// Call it after every change of values that may have been packed.
-  void changed() { packed_ = false; }
-  /// Packs the rows of W, for y = x·Wᵀ, unless they are packed. Only a CPU's forward pass reads them. One thread at a time.
-  void pack_forward(ThreadPool* pool) const;
+  void changed() {
+    packed_ = false;
+    rounded_.changed();
+  }
+  /// Packs the rows of W, for y = x·Wᵀ, unless they are packed; in bf16, those of `computed`. Only a CPU's forward pass reads them. One thread
+  /// at a time.
+  void pack_forward(ThreadPool* pool, ops::Arithmetic arithmetic = ops::Arithmetic::fp32) const;
   /// Throws std::logic_error if they are not packed.
   const WeightPanels& forward_panels() const;
+  /// What passes compute with: these weights, or in bf16 a copy of their upper halves. Throws std::logic_error if it is not packed.
+  const Weights& computed(ops::Arithmetic arithmetic) const { return arithmetic == ops::Arithmetic::bf16 ? rounded_.get() : *this; }
+  void drop_rounded() { rounded_ = {}; }
   /// Packs the columns of W, for dx = dy·W. Only training needs them, so the trainer keeps them.
   void pack_backward(WeightPanels& out, ThreadPool* pool = nullptr) const;
 
@@ -63,6 +71,7 @@ class Weights {
   AlignedBuffer values_{BufferMemory::copied};
   mutable WeightPanels forward_;
   mutable bool packed_ = false;
+  mutable RoundedCopy<Weights> rounded_;
   std::shared_ptr<const RopeTable> rope_;
 };
 

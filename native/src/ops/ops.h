@@ -67,7 +67,7 @@ struct ChainAttention {
   int kv_heads;
   int head_dim;
   float* out;                 // [outputs, heads · head_dim]
-  float* log_sums;            // [outputs, heads]: log Σ exp of the scaled scores; null if no backward follows
+  float* log_sums;            // [outputs, heads]: log Σ exp of the scaled scores (in bf16 log₂); null if no backward follows
 };
 
 struct ChainAttentionBackward {
@@ -92,6 +92,11 @@ struct AdamStep {
   float gradient_scale;
 };
 
+/// How operations compute. `fp32`: a product's element is one chain of fused multiply-adds over k. `bf16`: on an H100's tensor cores
+/// (base/tensor_core.h), of fp32 values that are bf16 numbers. Norms, rotation, SwiGLU, attention and the gradient of logits then round their
+/// results to bf16, once; sums are fp32: those of products, of gradients, and what is added to or scaled in them.
+enum class Arithmetic { fp32, bf16 };
+
 struct Table {
   const char* name;
 
@@ -101,15 +106,11 @@ struct Table {
   // points to the place of column 0.
   void (*matmul_panels)(const float* a, size_t lda, const Panels& b, int first, int last, float* c, size_t ldc, int m,
                         bool accumulate);
-  // As matmul_panels, and prefetches the data of the next work (if M is at least two tiles).
+  // As matmul_panels, and prefetches the data of the next work (if M is at least two tiles). Both are null in bf16.
   void (*matmul_fetching)(const float* a, size_t lda, const Panels& b, int first, int last, float* c, size_t ldc, int m,
                           bool accumulate, const FetchList& wanted);
   // C[M,N] += A[K,M]ᵀ · B[K,N]
   void (*matmul_transposed)(const float* a, size_t lda, const Panels& b, float* c, size_t ldc, int m);
-  // As matmul and matmul_transposed, in the sums of an H100's tensor cores (base/tensor_core.h): values of A and B are bf16 numbers, and each
-  // element of C is one chain over sixteen products at a time, from +0 or (`accumulate`) from C.
-  void (*tensor_core_matmul)(const float* a, size_t lda, const Panels& b, float* c, size_t ldc, int m, bool accumulate);
-  void (*tensor_core_matmul_transposed)(const float* a, size_t lda, const Panels& b, float* c, size_t ldc, int m);
   // B = W[N,K]ᵀ. Writes panels [first, last) of `out`, whose sizes are set and which has room for all panels.
   void (*pack_transposed)(const float* w, size_t ldw, Panels& out, int first, int last);
   // B = X[K,N]
@@ -140,6 +141,8 @@ struct Table {
   void (*swiglu_backward)(const float* gate_up, const float* dy, float* d_gate_up, int rows, int f);
   // a[n] += b[n]
   void (*add)(float* a, const float* b, size_t n);
+  // x [rows, columns] in place, to the nearest bf16 number, ties to even; null in fp32
+  void (*round_rows)(float* x, size_t ldx, int rows, int columns);
   // Σ x², in blocks of 4096 summed in order, in double
   double (*sum_of_squares)(const float* x, size_t n);
 
@@ -149,10 +152,6 @@ struct Table {
   void (*paged_attention)(const PagedAttention& args);
   void (*chain_attention)(const ChainAttention& args);
   void (*chain_attention_backward)(const ChainAttentionBackward& args);
-  // The same in the sums of an H100's tensor cores (cpu/tensor_core_attention.h); values are bf16 numbers, and log-sums have base 2.
-  void (*tensor_core_paged_attention)(const PagedAttention& args);
-  void (*tensor_core_chain_attention)(const ChainAttention& args);
-  void (*tensor_core_chain_attention_backward)(const ChainAttentionBackward& args);
 
   // The result is not finite if a logit is not.
   RowNormalizer (*normalize_row)(const float* logits, int n, float inverse_temperature);
@@ -191,7 +190,7 @@ InstructionSet instruction_set();
 const char* name(InstructionSet set);
 
 /// The table in use.
-const Table& table();
+const Table& table(Arithmetic arithmetic = Arithmetic::fp32);
 
 /// Gives `out` the sizes of B[K,N] and room for it, columns past N zero; contents are unspecified until packed.
 void size_panels(Panels& out, int depth, int columns);

@@ -143,6 +143,9 @@ void ForestPass<Device>::project_backward(const PassRange& pass, int layer, Piec
   piece.rotate_backward({d_rows + widths.query, ld}, parameters.key_norm, positions,
                         {norms ? saved + widths.query : nullptr, widths.saved}, {norms ? head_inverse + heads : nullptr, widths.inverse},
                         arch.num_key_value_heads);
+  // The gradients of values are as attention added them up.
+  const size_t values = widths.query + widths.keys_values / 2;
+  device_.round({d_rows + values, ld}, count, int(ld - values));
   if (arch.has_qkv_bias() && !frozen()) piece.bias_backward(parameters.qkv_bias, {d_rows, ld});
 
   const auto* x = input(layer).row(first, width);

@@ -100,7 +100,7 @@ void ForestPass<Device>::gradient(const Derive& derive, bool trains_entropy, flo
     backward(passes[p]);
     tell(passed_);
   }
-  device_.check_gradients(gradients_);
+  device_.finish_gradients(gradients_);
   if (!frozen()) add_embedding_gradient();
 }
 

@@ -15,9 +15,11 @@
 // - `rows(n, work)` and `head_rows(n, work)`: work(range) for ranges that make up n rows, at the same time: a CPU cuts tiles for its threads
 //   and caches, a GPU launches once. What only one range reads goes to `scratch()`.
 // - `linears(layer)` and `head()`, matrices, and `backward_linears(layer)` and `backward_head()`, the same for backward products.
-// - operations on such rows: gather, product, rms_norm, rotate, swiglu, row_logprobs, softmax_gradient.
+// - operations on such rows: gather, linear, rms_norm, rotate, swiglu, product (of the head), row_logprobs, softmax_gradient, round (what was
+//   added up, where activations have fewer bits).
 // - `pieces(pieces, layer, gradients, work)`: work(piece) for a `Piece` of rows at a time, a CPU's tile or all rows of a GPU. Its operations
-//   compute the gradients of rows, and add to `gradients` what the rows of each of `pieces` give, in order.
+//   compute the gradients of rows, and add to `gradients` what the rows of each of `pieces` give, in order; `finish_gradients` is called when
+//   all have. `sums_by_piece`: whether a chunk of the head may not reach over the end of a piece.
 // - operations on all rows: attention, add_rows.
 // - `Arrays`, what attention reads of a pass beside PassArrays: `lay_out`.
 // - the steps of an update: check_gradient, gradient_norm, step, collect, give_up (training.h).
@@ -136,8 +138,8 @@ class ForestPass : public Training {
   void transform(const PassRange& pass, int layer, RowRange at, bool saving, bool output_wanted);
 
   // head.h
-  /// Most targets whose logits exist at once.
-  int chunk_targets(const PassRange& pass) const;
+  /// Targets whose logits exist at once.
+  std::vector<PieceRange> target_chunks(const PassRange& pass) const;
   void prepare_chunk(int targets);
   void compute_logits(const PassRange& pass, int first, RowRange at);
   /// Log-probs (and entropies) of the pass's targets; keeps their logits if `keep_logits`.

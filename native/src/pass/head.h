@@ -1,15 +1,13 @@
 // The head half of ForestPass: logits of target rows only, a bounded number at once, in canonical order of targets.
 #pragma once
 
-#include <algorithm>
-
 #include "pass/forest_pass.h"
 
 namespace longhaul {
 
 template <class Device>
-int ForestPass<Device>::chunk_targets(const PassRange& pass) const {
-  return logits_kept_ ? std::max(pass.targets, 1) : head_capacity(architecture(), device_.threads());
+std::vector<PieceRange> ForestPass<Device>::target_chunks(const PassRange& pass) const {
+  return plan_.target_chunks(pass, head_capacity(architecture(), device_.threads()), device_.sums_by_piece());
 }
 
 /// Makes room for the next logits and, if the head is trained, for their inputs.
@@ -34,10 +32,10 @@ void ForestPass<Device>::compute_logits(const PassRange& pass, int first, RowRan
 
 template <class Device>
 void ForestPass<Device>::head_logprobs(const PassRange& pass, bool keep_logits) {
-  logits_kept_ = keep_logits;
-  const int most = chunk_targets(pass);
-  for (int first = 0; first < pass.targets; first += most) {
-    const int targets = std::min(most, pass.targets - first);
+  const std::vector<PieceRange> chunks = target_chunks(pass);
+  logits_kept_ = keep_logits && chunks.size() == 1;
+  for (const PieceRange& chunk : chunks) {
+    const int first = chunk.first, targets = chunk.count;
     prepare_chunk(targets);
     device_.head_rows(targets, [&](RowRange at) {
       compute_logits(pass, first, at);
@@ -59,10 +57,9 @@ void ForestPass<Device>::head_logprobs(const PassRange& pass, bool keep_logits) 
 template <class Device>
 void ForestPass<Device>::head_gradient(const PassRange& pass) {
   const size_t width = size_t(architecture().hidden_size), vocab = size_t(architecture().vocab_size);
-  const int most = chunk_targets(pass);
   d_targets_.rows(plan_.most_targets(), width);
-  for (int first = 0; first < pass.targets; first += most) {
-    const int targets = std::min(most, pass.targets - first);
+  for (const PieceRange& chunk : target_chunks(pass)) {
+    const int first = chunk.first, targets = chunk.count;
     prepare_chunk(targets);
     // ∂logprob/∂z_j = (1[j = token] − p_j) / temperature; ∂entropy/∂z_j = −p_j · (log p_j + entropy) / temperature
     std::vector<float> scales, entropies, entropy_scales;
@@ -86,7 +83,7 @@ void ForestPass<Device>::head_gradient(const PassRange& pass) {
                                trains_entropy_ ? entropy_scales_.data() + at.first : nullptr);
       device_.product_backward(device_.backward_head(), {d_logits, vocab}, {d_targets_.row(target, width), width}, at.count, false);
     });
-    if (!frozen()) device_.add_head_gradient(logits_.data(), head_inputs_, targets, gradients_);
+    if (!frozen()) device_.add_head_gradient(logits_.data(), head_inputs_, chunk, gradients_);
     tell(advanced_);
   }
   logits_kept_ = false;

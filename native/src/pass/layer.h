@@ -19,7 +19,7 @@ typename Device::Activation* down_rows(Device& device, Activations<Device>* kept
 template <class Device>
 auto applied_by(Device& device) {
   return [&device](const auto& linear, auto x, auto y, int rows, bool accumulate, auto* down) {
-    longhaul::apply(device, linear, x, y, rows, accumulate, down);
+    device.linear(linear, x, y, rows, accumulate, down);
   };
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cpu_backend.h"
+#include "backend/backend.h"
 #include "base/float_text.h"
 #include "base/philox.h"
 #include "ops/ops.h"
@@ -156,10 +156,9 @@ Results run(const Model& model, Backend& backend, ThreadPool& pool) {
   return results;
 }
 
-Results run_on_cpu(const Model& model, int threads) {
+Results run_on_cpu(const Model& model, int threads, const Oracle& oracle) {
   ThreadPool pool(threads);
-  CpuBackend backend(pool);
-  return run(model, backend, pool);
+  return run(model, *oracle.make_backend(pool), pool);
 }
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
@@ -233,13 +232,13 @@ bool check_device(MakeBackend make_backend) {
 
 }  // namespace
 
-int run_selftest(MakeBackend make_backend) {
+int run_selftest(MakeBackend make_backend, const Numerics& numerics) {
   bool good = check(sha256_hex("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "sha256");
   good &= check(check_blake3(), "blake3");
   for (const Model& model : models) {
     const std::string prefix = std::string(model.name) + ", ";
     ops::set_instruction_set(ops::InstructionSet::scalar);
-    const Results reference = run_on_cpu(model, 1);
+    const Results reference = run_on_cpu(model, 1, numerics.oracle);
     good &= check(same_bits(reference.logprobs, reference.scored), prefix + "scalar: sampled log-probs equal scored ones");
     good &= check(reference.trained.size() == 64, prefix + "scalar: a step of training is applied");
     for (const auto set : {ops::InstructionSet::avx2, ops::InstructionSet::avx512}) {
@@ -250,7 +249,7 @@ int run_selftest(MakeBackend make_backend) {
       }
       ops::set_instruction_set(set);
       for (const int threads : {1, 2}) {
-        good &= check(same(run_on_cpu(model, threads), reference), name + ", " + std::to_string(threads) + " threads: the same bits as scalar");
+        good &= check(same(run_on_cpu(model, threads, numerics.oracle), reference), name + ", " + std::to_string(threads) + " threads: the same bits as scalar");
       }
     }
   }

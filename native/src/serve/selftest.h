@@ -7,8 +7,9 @@
 
 namespace longhaul {
 
-// Prints one line per check; returns the exit code. `make_backend`: makes the process's backend, and throws if that has other bits.
-int run_selftest(MakeBackend make_backend);
+// Prints one line per check; returns the exit code. `make_backend`: makes the process's backend, and throws if that has other bits than the
+// oracle of `numerics`.
+int run_selftest(MakeBackend make_backend, const Numerics& numerics);
 
 // The same on a device, compared with the oracle of its numerics. Throws RequestError("DeviceDiffers") that names the first value with other bits. The
 // device holds the selftest's last policy afterwards.

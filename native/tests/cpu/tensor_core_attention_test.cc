@@ -66,7 +66,7 @@ struct Inputs {
   /// Queries [first, first + count): outputs, then log-sums.
   std::vector<float> from_chain(const ops::Table& table, int first, int count) const {
     std::vector<float> results(out_size() + size_t(shape.queries) * shape.heads);
-    table.tensor_core_chain_attention({qkv.data(), ld_qkv, keys_values.data(), ld_keys_values, chain_rows.data(), shape.chain,
+    table.chain_attention({qkv.data(), ld_qkv, keys_values.data(), ld_keys_values, chain_rows.data(), shape.chain,
                                        places.data() + first, query_rows.data() + first, query_rows.data() + first, count, 0,
                                        shape.kv_heads, shape.heads, shape.kv_heads, shape.head_dim, results.data(),
                                        results.data() + out_size()});
@@ -91,7 +91,7 @@ struct Inputs {
     table.store_keys_values(rows.data(), ld_qkv, shape.chain, positions.data(), tables.data(), cache.data(), block_stride, head_stride,
                             shape.heads, shape.kv_heads, hd);
     std::vector<float> out(out_size());
-    table.tensor_core_paged_attention({qkv.data(), ld_qkv, shape.queries, places.data(), tables.data(), cache.data(), block_stride,
+    table.paged_attention({qkv.data(), ld_qkv, shape.queries, places.data(), tables.data(), cache.data(), block_stride,
                                        head_stride, shape.heads, shape.kv_heads, hd, out.data()});
     return out;
   }
@@ -177,7 +177,7 @@ void attention_has_the_bits_of_a_plain_loop() {
       chain.resize(in.out_size());
       check_same_bits(chain, expected, what + ", from a chain");
       check_same_bits(in.from_cache(table), expected, what + ", from a cache");
-    });
+    }, ops::Arithmetic::bf16);
   }
 }
 
@@ -192,7 +192,7 @@ void a_row_does_not_depend_on_its_neighbours() {
         for (size_t j = 0; j < one.size(); ++j) alone[j] += one[j];  // all other results are 0
       }
       check_same_bits(alone, together, std::string(table.name) + ", " + shape.name());
-    });
+    }, ops::Arithmetic::bf16);
   }
 }
 
@@ -215,7 +215,7 @@ void attention_is_close_to_double_precision() {
         for (const double value : values) out.push_back(value / total);
         log_sums.push_back(std::log2(total));
       }
-    std::vector<float> results = in.from_chain(ops::table(), 0, shape.queries);
+    std::vector<float> results = in.from_chain(ops::table(ops::Arithmetic::bf16), 0, shape.queries);
     const std::vector<float> found(results.begin() + std::ptrdiff_t(out.size()), results.end());
     results.resize(out.size());
     check_close(results, out, 8e-3, shape.name());  // twice bf16's precision
@@ -233,7 +233,7 @@ void add_gradients(const Inputs& in, const ops::Table& table, const std::vector<
   const ops::ChainAttention forward{in.qkv.data(), in.ld_qkv, in.keys_values.data(), in.ld_keys_values, in.chain_rows.data(), s.chain,
                                     in.places.data() + first, in.query_rows.data() + first, in.query_rows.data() + first, count, 0,
                                     s.kv_heads, s.heads, s.kv_heads, s.head_dim, results.data(), results.data() + in.out_size()};
-  table.tensor_core_chain_attention_backward({forward, d_out.data(), gradients.data(), gradients.data() + in.qkv.size()});
+  table.chain_attention_backward({forward, d_out.data(), gradients.data(), gradients.data() + in.qkv.size()});
 }
 
 Gradients gradients_of(const Inputs& in, const ops::Table& table, const std::vector<float>& d_out, const std::vector<int>& cuts) {
@@ -321,18 +321,18 @@ void gradients_have_the_bits_of_a_plain_loop() {
   for (const Case shape : {Case{1, 1, 16, 1, 1}, Case{2, 1, 16, 64, 64}, Case{3, 1, 32, 65, 65}, Case{4, 2, 16, 150, 100}, Case{1, 1, 16, 2060, 2}}) {
     const Inputs in(shape);
     const std::vector<float> d_out = bf16_values(in.out_size(), 5, 2);
-    const Gradients expected = plain_gradients(in, d_out, in.from_chain(ops::table(), 0, shape.queries));
+    const Gradients expected = plain_gradients(in, d_out, in.from_chain(ops::table(ops::Arithmetic::bf16), 0, shape.queries));
     for_each_instruction_set([&](const ops::Table& table) {
       check_same_bits(gradients_of(in, table, d_out, {0, shape.queries}), expected, std::string(table.name) + ", " + shape.name());
-    });
+    }, ops::Arithmetic::bf16);
   }
 }
 
 void gradients_do_not_depend_on_cuts_between_blocks() {
   const Inputs in({4, 2, 32, 300, 280});  // query i has place 20 + i
   const std::vector<float> d_out = bf16_values(in.out_size(), 5, 2);
-  const Gradients whole = gradients_of(in, ops::table(), d_out, {0, 280});
-  check_same_bits(gradients_of(in, ops::table(), d_out, {0, 44, 236, 280}), whole, "cuts at 64 and 256");
+  const Gradients whole = gradients_of(in, ops::table(ops::Arithmetic::bf16), d_out, {0, 280});
+  check_same_bits(gradients_of(in, ops::table(ops::Arithmetic::bf16), d_out, {0, 44, 236, 280}), whole, "cuts at 64 and 256");
 }
 
 void gradients_are_close_to_double_precision() {
@@ -369,7 +369,7 @@ void gradients_are_close_to_double_precision() {
           }
         }
       }
-    check_close(gradients_of(in, ops::table(), d_out, {0, shape.queries}), expected, 8e-3, shape.name());
+    check_close(gradients_of(in, ops::table(ops::Arithmetic::bf16), d_out, {0, shape.queries}), expected, 8e-3, shape.name());
   }
 }
 

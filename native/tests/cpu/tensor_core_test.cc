@@ -175,11 +175,12 @@ void a_product_is_one_chain_in_sixteens() {
       ops::pack(b.data(), size_t(n), k, n, panels);
       for_each_instruction_set([&](const ops::Table& table) {
         std::vector<float> c(size_t(m) * n, -1.0f);
-        table.tensor_core_matmul(a.data(), size_t(k), panels, c.data(), size_t(n), m, false);
+        table.matmul(a.data(), size_t(k), panels, c.data(), size_t(n), m, false);
         check_bits(c, plain_chains(a, size_t(k), 1, b, m, n, k), std::string(table.name) + " " + shape);
-        table.tensor_core_matmul_transposed(a.data(), size_t(m), panels, c.data(), size_t(n), m);
+        std::fill(c.begin(), c.end(), 0.0f);
+        table.matmul_transposed(a.data(), size_t(m), panels, c.data(), size_t(n), m);
         check_bits(c, plain_chains(a, 1, size_t(m), b, m, n, k), std::string(table.name) + " transposed " + shape);
-      });
+      }, ops::Arithmetic::bf16);
     }
 }
 
@@ -191,10 +192,14 @@ void a_chain_goes_on_from_what_there_is() {
   ops::pack(b.data() + first * n, size_t(n), rest, n, behind);
   for_each_instruction_set([&](const ops::Table& table) {
     std::vector<float> c(size_t(m) * n);
-    table.tensor_core_matmul(a.data(), depth, before, c.data(), n, m, false);
-    table.tensor_core_matmul(a.data() + first, depth, behind, c.data(), n, m, true);
+    table.matmul(a.data(), depth, before, c.data(), n, m, false);
+    table.matmul(a.data() + first, depth, behind, c.data(), n, m, true);
     check_bits(c, plain_chains(a, depth, 1, b, m, n, depth), table.name);
-  });
+    std::fill(c.begin(), c.end(), 0.0f);
+    table.matmul_transposed(a.data(), m, before, c.data(), n, m);
+    table.matmul_transposed(a.data() + first * m, m, behind, c.data(), n, m);
+    check_bits(c, plain_chains(a, 1, m, b, m, n, depth), std::string(table.name) + ", transposed");
+  }, ops::Arithmetic::bf16);
 }
 
 /// a [1, depth] and b [depth, 32], with the chains of c before.
@@ -211,9 +216,9 @@ void check_chains(const std::string& what, const std::vector<float>& a, const st
   ops::pack(b.data(), 32, depth, 32, panels);
   for_each_instruction_set([&](const ops::Table& table) {
     std::vector<float> c(before);
-    table.tensor_core_matmul(a.data(), size_t(depth), panels, c.data(), 32, 1, true);
+    table.matmul(a.data(), size_t(depth), panels, c.data(), 32, 1, true);
     check_bits(c, expected, what + ", " + table.name);
-  });
+  }, ops::Arithmetic::bf16);
 }
 
 /// Sixteen greatest products and a sum beside them do not fit into 32 bits.
@@ -271,11 +276,11 @@ void a_product_is_fast_enough_for_whole_runs() {
   std::vector<float> c(size_t(m) * n);
   for_each_instruction_set([&](const ops::Table& table) {
     const std::clock_t start = std::clock();
-    table.tensor_core_matmul(a.data(), size_t(k), panels, c.data(), size_t(n), m, false);
+    table.matmul(a.data(), size_t(k), panels, c.data(), size_t(n), m, false);
     const double rate = double(m) * n * k * CLOCKS_PER_SEC / double(std::clock() - start) / 1e9;
     std::printf("%s: %.2f billion multiply-adds a second\n", table.name, rate);
     check(rate >= least_rates.at(table.name), std::string(table.name) + ": the rate is under its bar");
-  });
+  }, ops::Arithmetic::bf16);
 #endif
 }
 

@@ -228,7 +228,7 @@ void a_call_draws_from_more_rows_than_there_are_logits_at_once() {
   const std::vector<int32_t> tokens = random_tokens(feeds, architecture.vocab_size, 9);
   ThreadPool pool(2);
   const auto draw_in_calls_of = [&](int size) {
-    CpuExtension extension(pool);
+    CpuExtension extension(pool, arithmetic());
     KvCache cache(architecture, size);
     std::vector<int32_t> blocks(static_cast<size_t>(size));
     std::iota(blocks.begin(), blocks.end(), 0);
@@ -274,7 +274,7 @@ void forest_rows_equal_their_paths_alone() {
     }
     ThreadPool pool(2);
     std::vector<float> logprobs(rows.size());
-    CpuTraining pass(pool);
+    CpuTraining pass(CpuDevice(pool, arithmetic()));
     pass.begin(policy, forest, rows, targets, 1);
     pass.logprobs(logprobs);
     check_same_bits(logprobs, expected, name);

@@ -7,8 +7,10 @@
 #include "support/cpu.h"
 #include "support/check.h"
 #include "support/fixture_file.h"
+#include "support/folders.h"
 #include "support/loss_settings.h"
 #include "support/policies.h"
+#include "backend/cpu_backend.h"
 #include "backend/cpu_training.h"
 #include "train/score.h"
 #include "train/update.h"
@@ -88,6 +90,11 @@ struct Case {
 
 /// The greatest differences over all fixtures.
 double greatest_logits = 0, greatest_gradient = 0;
+/// Mean |difference| of log-probs in bf16 to fp32, relative to that of transformers.
+double bf16_distance = 0;
+
+constexpr const char* fixtures[] = {"qwen3_tied", "qwen3_untied", "qwen3_head48", "qwen3_head128", "qwen3_yarn",
+                                    "qwen2_tied", "qwen2_untied", "qwen3_lora",   "qwen2_lora"};
 
 /// Checks and returns the norm of the difference, relative to the norm of `expected`.
 double check_close(std::span<const float> actual, const std::vector<float>& expected, double tolerance, const std::string& what) {
@@ -150,7 +157,7 @@ void gradients(const std::string& name) {
   }
   std::vector<float> gradient(policy.trained().size());
   ThreadPool pool(2);
-  CpuTraining pass(pool);
+  CpuTraining pass(CpuDevice(pool, arithmetic()));
   pass.begin(policy, forest, rows, targets, 1);
   double loss = 0;
   pass.gradient(
@@ -261,6 +268,28 @@ void adamw_steps(const std::string& name) {
                 1e-5, place.name + " after " + std::to_string(losses.size()) + " steps");
 }
 
+/// In bf16, the mean |difference| to fp32 is at most that of transformers in bfloat16, and a tenth.
+void bf16_is_as_close_to_fp32_as_transformers() {
+  double own_sum = 0, their_sum = 0;
+  const FlatJson bf16 = FlatJson(read_text(FIXTURE_DIRECTORY "/bf16_logprobs.json"));
+  for (const char* name : fixtures) {
+    const Case test(name);
+    const Policy policy = test.policy();
+    ThreadPool pool(2);
+    CpuBackend backend(pool, ops::Arithmetic::bf16);
+    for (size_t s = 0; s < test.sequences.size(); ++s) {
+      const std::vector<float> exact = test.file.floats("logprobs." + std::to_string(s)), own = score(policy, test.sequences[s], 1, backend);
+      for (size_t i = 0; i < exact.size(); ++i) {
+        const double theirs = bf16.number(std::string(name) + "/" + std::to_string(s) + "/" + std::to_string(i));
+        own_sum += std::abs(double(own[i]) - double(exact[i]));
+        their_sum += std::abs(theirs - double(exact[i]));
+      }
+    }
+  }
+  check(own_sum <= 1.1 * their_sum, "bf16 is " + std::to_string(own_sum / their_sum) + " times as far from fp32 as transformers");
+  bf16_distance = own_sum / their_sum;
+}
+
 }  // namespace
 
 int main() {
@@ -270,18 +299,13 @@ int main() {
     titles.push_back(name + ": " + what);
     tests.emplace_back(titles.back().c_str(), [=] { test(name); });
   };
-  struct Listed {
-    const char* name;
-    bool steps;
-  };
-  for (const auto& [name, steps] : {Listed{"qwen3_tied", true}, Listed{"qwen3_untied", true}, Listed{"qwen3_head48", false},
-                                    Listed{"qwen3_head128", false}, Listed{"qwen3_yarn", true}, Listed{"qwen2_tied", true},
-                                    Listed{"qwen2_untied", true}, Listed{"qwen3_lora", true}, Listed{"qwen2_lora", true}}) {
+  for (const char* name : fixtures) {
     add(name, "logits and log-probs", logits_and_logprobs);
     add(name, "gradients", gradients);
-    if (steps) add(name, "AdamW steps", adamw_steps);
+    if (Case(name).settings.has_below("update")) add(name, "AdamW steps", adamw_steps);
   }
+  tests.emplace_back("bf16 is as close to fp32 as transformers", bf16_is_as_close_to_fp32_as_transformers);
   const int failed = run(tests);
-  print_figures({{"logits", greatest_logits}, {"gradients", greatest_gradient}});
+  print_figures({{"logits", greatest_logits}, {"gradients", greatest_gradient}, {"bf16_distance", bf16_distance}});
   return failed;
 }

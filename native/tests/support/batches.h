@@ -36,7 +36,7 @@ struct Gradient {
 inline std::vector<float> logprobs_of(const Objective& objective, const Policy& policy, ThreadPool& pool,
                                       ForestPassSettings settings = {}) {
   std::vector<float> logprobs(objective.targets());
-  CpuTraining pass(pool, settings);
+  CpuTraining pass(CpuDevice(pool, arithmetic()), settings);
   pass.begin(policy, objective.forest, objective.rows, objective.tokens, objective.temperature);
   pass.logprobs(logprobs);
   return logprobs;
@@ -45,7 +45,7 @@ inline std::vector<float> logprobs_of(const Objective& objective, const Policy& 
 inline double value_of(const Objective& objective, const Policy& policy, ThreadPool& pool) {
   const bool has_entropy = !objective.entropy_weights.empty();
   std::vector<float> logprobs(objective.targets()), entropies(has_entropy ? objective.targets() : 0);
-  CpuTraining pass(pool);
+  CpuTraining pass(CpuDevice(pool, arithmetic()));
   pass.begin(policy, objective.forest, objective.rows, objective.tokens, objective.temperature);
   pass.logprobs(logprobs, entropies);
   double sum = 0;
@@ -73,7 +73,7 @@ inline Gradient gradient_with(CpuTraining& pass, const Objective& objective, con
 }
 
 inline Gradient gradient_of(const Objective& objective, const Policy& policy, ThreadPool& pool, ForestPassSettings settings = {}) {
-  CpuTraining pass(pool, settings);
+  CpuTraining pass(CpuDevice(pool, arithmetic()), settings);
   return gradient_with(pass, objective, policy);
 }
 

@@ -1,8 +1,11 @@
-// The backend of tests that have a pool of threads: the CPU, or with LONGHAUL_TEST_ON_DEVICE the emulated device.
+// The backend of tests that have a pool of threads: the CPU, or with LONGHAUL_TEST_ON_DEVICE the emulated device. With the variable
+// LONGHAUL_TEST_BF16 the CPU computes in bf16.
 #pragma once
 
+#include <cstdlib>
 #include <optional>
 
+#include "ops/ops.h"
 #ifdef LONGHAUL_TEST_ON_DEVICE
 #include "support/holding_device.h"
 #else
@@ -10,6 +13,11 @@
 #endif
 
 namespace longhaul::test {
+
+inline ops::Arithmetic arithmetic() {
+  static const bool bf16 = std::getenv("LONGHAUL_TEST_BF16") != nullptr;
+  return bf16 ? ops::Arithmetic::bf16 : ops::Arithmetic::fp32;
+}
 
 /// The same object, on another pool, at the next call.
 inline Backend& cpu(ThreadPool& pool) {
@@ -19,7 +27,7 @@ inline Backend& cpu(ThreadPool& pool) {
   return backend;
 #else
   static std::optional<CpuBackend> backend;
-  return backend.emplace(pool);
+  return backend.emplace(pool, arithmetic());
 #endif
 }
 

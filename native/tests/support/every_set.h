@@ -21,13 +21,13 @@ inline std::vector<float> scaled(std::vector<float> values, float factor, float 
   return values;
 }
 
-inline void for_each_instruction_set(const std::function<void(const ops::Table&)>& test) {
+inline void for_each_instruction_set(const std::function<void(const ops::Table&)>& test, ops::Arithmetic arithmetic = ops::Arithmetic::fp32) {
   const ops::InstructionSet best = ops::best_instruction_set();
   for (const auto set : {ops::InstructionSet::scalar, ops::InstructionSet::avx2, ops::InstructionSet::avx512}) {
     if (!ops::supported(set)) continue;
     ops::set_instruction_set(set);
     try {
-      test(ops::table());
+      test(ops::table(arithmetic));
     } catch (...) {
       ops::set_instruction_set(best);
       throw;

@@ -188,7 +188,7 @@ inline std::vector<float> logprobs_under(const Policy& policy, const Batch& batc
   for (int k = 0; k < mini_batches; ++k) {
     const MiniBatch mini = mini_batch_of(batch, k);
     std::vector<float> logprobs(mini.target_rows.size());
-    CpuTraining pass(pool);
+    CpuTraining pass(CpuDevice(pool, arithmetic()));
     pass.begin(policy, mini.forest, mini.target_rows, mini.target_tokens, 1);
     pass.logprobs(logprobs);
     all.insert(all.end(), logprobs.begin(), logprobs.end());
@@ -206,7 +206,7 @@ inline std::vector<int32_t> own_blocks(int positions, int first_block = 0) {
 /// Writes keys and values of all feeds, and the logits of the feeds that want them: [wanted, vocab], in order of feeds.
 inline void extend(const Policy& policy, KvCache& cache, std::span<const Feed> feeds, float* logits, ThreadPool& pool,
                    Split split = Split::as_fits) {
-  CpuExtension extension(pool, split);
+  CpuExtension extension(pool, arithmetic(), split);
   extension.forward(policy, cache, feeds);
   const int wanted = int(std::count_if(feeds.begin(), feeds.end(), [](const Feed& feed) { return feed.want_logits; }));
   if (wanted > 0) std::copy_n(extension.logits({0, wanted}), size_t(wanted) * size_t(policy.architecture().vocab_size), logits);

@@ -128,7 +128,7 @@ void losses_match_finite_differences() {
     };
     const auto differentiate = [&] {
       std::vector<float> values(policy.trained().size(), 0.0f);
-      CpuTraining pass(pool);
+      CpuTraining pass(CpuDevice(pool, arithmetic()));
       pass.begin(policy, objective.forest, objective.rows, objective.tokens, objective.temperature);
       pass.gradient(derive, settings.entropy_weight != 0, values.data());
       return values;
@@ -171,7 +171,7 @@ void gradients_are_added_to_what_is_there() {
   const Objective objective = objective_for(policy);
   const std::vector<float> once = gradient_of(objective, policy, pool).values;
   std::vector<float> shifted(once.size(), 1000.0f);
-  CpuTraining pass(pool);
+  CpuTraining pass(CpuDevice(pool, arithmetic()));
   pass.begin(policy, objective.forest, objective.rows, objective.tokens, objective.temperature);
   pass.gradient([&](auto, auto, std::span<double> derivatives, auto) { std::copy(objective.weights.begin(), objective.weights.end(), derivatives.begin()); },
                 false, shifted.data());

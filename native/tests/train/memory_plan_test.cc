@@ -1,4 +1,5 @@
 // Compares the memory plan with the memory that an update really takes.
+#include "backend/cpu_backend.h"
 #include "backend/cpu_memory.h"
 
 #include <sys/wait.h>
@@ -9,7 +10,6 @@
 #include <sstream>
 #include <utility>
 
-#include "support/cpu.h"
 #include "support/check.h"
 #include "support/policies.h"
 
@@ -107,16 +107,18 @@ void an_update_takes_the_memory_that_was_planned() {
     bool lora, recompute;
     int pass_rows;
     MomentFormat moments;
+    ops::Arithmetic arithmetic = ops::Arithmetic::fp32;
   };
   const Architecture architecture = middling_architecture();
   for (const Way way : {Way{"one pass", false, false, 2048, MomentFormat::fp32}, Way{"passes of 512", false, false, 512, MomentFormat::int8},
-                        Way{"recomputed", false, true, 2048, MomentFormat::fp32}, Way{"LoRA", true, false, 1024, MomentFormat::fp32}}) {
+                        Way{"recomputed", false, true, 2048, MomentFormat::fp32}, Way{"LoRA", true, false, 1024, MomentFormat::fp32},
+                        Way{"bf16", false, false, 1024, MomentFormat::fp32, ops::Arithmetic::bf16}}) {
     MemoryRequest request = request_of(architecture);
     request.recompute = way.recompute;
     request.pass_rows = way.pass_rows;
     request.moments = way.moments;
     if (way.lora) request.lora = lora_settings(8, 16);
-    const MemoryPlan plan = plan_memory(request);
+    const MemoryPlan plan = plan_memory(request, way.arithmetic);
     const OwnedBatch batch = rows_of(2048, architecture.vocab_size);
     const double taken = peak_bytes([&] {
       ThreadPool pool(2);
@@ -127,7 +129,8 @@ void an_update_takes_the_memory_that_was_planned() {
       UpdateSettings settings;
       settings.learning_rates = {1e-3};
       settings.passes = {way.pass_rows, way.recompute};
-      Trainer trainer(cpu(pool));
+      CpuBackend backend(pool, way.arithmetic);
+      Trainer trainer(backend);
       // Moments are pages of zeros, which take no memory, until the first step has written them.
       for (int step = 0; step < 2; ++step) {
         UpdateReport report = trainer.update(*held, batch.view(), settings);

@@ -162,7 +162,7 @@ double mean_entropy(const Policy& policy, const Batch& batch) {
   double sum = 0, targets = 0;
   for (int k = 0; k < 2; ++k) {
     const MiniBatch mini = mini_batch_of(batch, k);
-    CpuTraining pass(pool);
+    CpuTraining pass(CpuDevice(pool, arithmetic()));
     std::vector<float> logprobs(mini.target_rows.size()), entropies(mini.target_rows.size());
     pass.begin(policy, mini.forest, mini.target_rows, mini.target_tokens, 1);
     pass.logprobs(logprobs, entropies);

@@ -14,7 +14,9 @@ enum class Split { as_fits, by_rows, by_columns, in_turns };
 
 class CpuExtension final : public Extension<CpuDevice> {
  public:
-  explicit CpuExtension(ThreadPool& pool, Split split = Split::as_fits) : Extension(CpuDevice(pool)), split_(split) {}
+  /// In bf16 always by rows.
+  explicit CpuExtension(ThreadPool& pool, ops::Arithmetic arithmetic = ops::Arithmetic::fp32, Split split = Split::as_fits)
+      : Extension(CpuDevice(pool, arithmetic)), split_(arithmetic == ops::Arithmetic::bf16 ? Split::by_rows : split) {}
 
  private:
   /// By rows, every thread takes some rows through a layer. Threads synchronise once a layer, but each reads all weights.

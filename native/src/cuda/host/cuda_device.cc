@@ -33,9 +33,9 @@ void CudaDevice::softmax_gradient(float* logits, int rows, float inverse_tempera
       {logits, rows, architecture().vocab_size, inverse_temperature, normalizers, tokens, scales, entropies, entropy_scales}, stream_);
 }
 
-void CudaDevice::add_head_gradient(const float* d_logits, ConstRows x, int rows, float* gradients) const {
+void CudaDevice::add_head_gradient(const float* d_logits, ConstRows x, const PieceRange& chunk, float* gradients) const {
   const ParameterRange& head = layout().head;
-  add_gradient({head.offset, head.rows, head.columns, {d_logits, size_t(head.rows)}, x}, gradients, rows, stream_);
+  add_gradient({head.offset, head.rows, head.columns, {d_logits, size_t(head.rows)}, x}, gradients, chunk.count, stream_);
 }
 
 Attention CudaDevice::launched(DeviceQueries& queries, const Past& past, const float* qkv, float* out, float* log_sums) const {

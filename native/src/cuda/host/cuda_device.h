@@ -93,7 +93,7 @@ class CudaDevice {
     rows(count, work);
   }
   template <class Work>
-  void pieces(const std::vector<RowRange>& pieces, int, float* gradients, Work&& work) {
+  void pieces(const std::vector<PieceRange>& pieces, int, float* gradients, Work&& work) {
     if (pieces.empty()) return;
     CudaPiece all(pieces, *this, gradients);
     work(all);
@@ -111,6 +111,9 @@ class CudaDevice {
   }
   void product(const DeviceMatrix& w, Matrix<const float> x, Matrix<float> y, int rows, bool accumulate) const;
   void product_backward(const DeviceMatrix& w, Matrix<const float> dy, Matrix<float> dx, int rows, bool accumulate) const;
+  void linear(const DeviceLinear& linear, Matrix<const float> x, Matrix<float> y, int rows, bool accumulate, float* down) const {
+    apply(*this, linear, x, y, rows, accumulate, down);
+  }
   void scale(Matrix<float> x, float factor, int rows, int width) const { scale_rows({x.data, x.ld}, factor, rows, width, stream_); }
   void add_bias(Matrix<float> y, const float* bias, int rows, int width) const { cuda::add_bias({y.data, y.ld}, bias, rows, width, stream_); }
   void rms_norm(const float* x, const ParameterRange& norm, float* y, float* inverse, int rows) const {
@@ -135,7 +138,9 @@ class CudaDevice {
                         const float* scales, const float* entropies, const float* entropy_scales) const;
   void resize(ConstRows&, int, int) {}
   void write(ConstRows& all, Matrix<const float> x, RowRange) { all = {x.data, x.ld}; }
-  void add_head_gradient(const float* d_logits, ConstRows x, int rows, float* gradients) const;
+  void add_head_gradient(const float* d_logits, ConstRows x, const PieceRange& chunk, float* gradients) const;
+  static bool sums_by_piece() { return false; }
+  void round(Matrix<float>, int, int) const {}
   void sum_rows(Matrix<const float> from, longhaul::RowLists lists, Matrix<float> to, int width) const {
     cuda::sum_rows({from.data, from.ld}, {lists.starts, lists.indices, lists.count}, {to.data, to.ld}, width, stream_);
   }
@@ -151,7 +156,7 @@ class CudaDevice {
   void draw(const float* logits, int rows, std::span<const DrawRequest> draws, std::span<Drawn> drawn);
 
   void check_gradient(const Oracle& oracle, std::uint64_t choice) { check_.choose(*model_, oracle, choice, stream_); }
-  void check_gradients(const float* gradients) { check_.finish(gradients); }
+  void finish_gradients(const float* gradients) { check_.finish(gradients); }
   double gradient_norm(const Policy& policy, const float* gradients) { return optimizer_.norm(policy, gradients, stream_); }
   void step(Policy& next, const Policy& from, bool reset_moments, const float* gradients, const ops::AdamStep& step);
   void collect(Policy& next);

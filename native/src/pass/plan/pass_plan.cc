@@ -9,6 +9,9 @@ namespace longhaul {
 
 namespace {
 
+/// Of the gradients in bf16.
+constexpr int pieces_of_sum = 4096 / piece_rows, gradient_shards = 8;
+
 int piece_of(int row) { return row / piece_rows; }
 
 int count_pieces(int rows) { return (rows + piece_rows - 1) / piece_rows; }
@@ -84,16 +87,34 @@ int PassPlan::targets_of(int output) const {
   return count;
 }
 
-std::vector<RowRange> PassPlan::pieces(const PassRange& pass, bool of_outputs) const {
-  std::vector<RowRange> pieces;
+PieceRange PassPlan::piece_range(RowRange range, int piece) const {
+  const int pieces = int(piece_outputs.size()) - 1, sums = (pieces + pieces_of_sum - 1) / pieces_of_sum, sum = piece / pieces_of_sum;
+  return {range, sum, sum * gradient_shards / sums};
+}
+
+std::vector<PieceRange> PassPlan::pieces(const PassRange& pass, bool of_outputs) const {
+  std::vector<PieceRange> pieces;
   for (int piece = pass.pieces - 1; piece >= 0; --piece) {
-    const int32_t* outputs = piece_outputs.data() + pass.first_piece + piece;
+    const int number = pass.first_piece + piece;
+    const int32_t* outputs = piece_outputs.data() + number;
     if (!of_outputs)
-      pieces.push_back({piece * piece_rows, std::min(piece_rows, pass.rows - piece * piece_rows)});
+      pieces.push_back(piece_range({piece * piece_rows, std::min(piece_rows, pass.rows - piece * piece_rows)}, number));
     else if (outputs[1] > outputs[0])
-      pieces.push_back({outputs[0] - pass.first_output, outputs[1] - outputs[0]});
+      pieces.push_back(piece_range({outputs[0] - pass.first_output, outputs[1] - outputs[0]}, number));
   }
   return pieces;
+}
+
+std::vector<PieceRange> PassPlan::target_chunks(const PassRange& pass, int most, bool by_piece) const {
+  std::vector<PieceRange> chunks;
+  const auto piece_at = [&](int target) { return piece_of(output_rows[size_t(target_outputs[size_t(pass.first_target + target)])]); };
+  for (int first = 0; first < pass.targets;) {
+    int end = std::min(first + most, pass.targets);
+    while (by_piece && piece_at(end - 1) != piece_at(first)) --end;
+    chunks.push_back(piece_range({first, end - first}, piece_at(first)));
+    first = end;
+  }
+  return chunks;
 }
 
 void PassPlan::form_passes(int rows, int pass_rows) {

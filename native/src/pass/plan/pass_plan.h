@@ -26,6 +26,11 @@ struct Segment {
   int outputs = 0;
 };
 
+/// Rows, outputs or targets of one piece. Numerics that add up gradients in sums of 4,096 rows and shards of sums need their numbers.
+struct PieceRange : RowRange {
+  int sum = 0, shard = 0;
+};
+
 /// Consecutive pieces that are computed at once, and the segments, outputs and targets in them.
 struct PassRange {
   int first_row = 0, rows = 0;
@@ -73,11 +78,14 @@ struct PassPlan {
   int outputs() const { return int(output_rows.size()); }
   int targets_of(int output) const;
   /// The pieces of a pass, from the last to the first: ranges of its rows, or of its outputs, and then without empty ones.
-  std::vector<RowRange> pieces(const PassRange& pass, bool of_outputs) const;
+  std::vector<PieceRange> pieces(const PassRange& pass, bool of_outputs) const;
+  /// The targets of a pass, numbered from its first, in ranges of at most `most`; with `by_piece` none reaches over the end of a piece.
+  std::vector<PieceRange> target_chunks(const PassRange& pass, int most, bool by_piece) const;
   /// Writes the rows of a segment's ancestors, then its own rows, in order of position.
   void chain(int segment, std::vector<int32_t>& rows) const;
 
  private:
+  PieceRange piece_range(RowRange range, int piece) const;
   void cut(const Forest& forest);
   void place_targets(const Forest& forest, std::span<const int32_t> target_rows);
   void form_passes(int rows, int pass_rows);

@@ -21,7 +21,7 @@ void CudaPiece::linear_backward(Part, const DeviceLinear& linear, Matrix<const f
   const size_t width = size_t(linear.adapter_width());
   float* d_down = device_.scratch().adapter_down.room(size_t(rows.count) * width);
   apply_backward(device_, linear, dy, dx, rows.count, d_down);
-  for (const RowRange& piece : pieces_) {
+  for (const PieceRange& piece : pieces_) {
     const size_t first = size_t(piece.first);
     const auto add = [&](const ParameterRange& range, Matrix<const float> left, int part) {
       ConstRows right{x.data + first * x.ld, x.ld};
@@ -36,7 +36,7 @@ void CudaPiece::linear_backward(Part, const DeviceLinear& linear, Matrix<const f
 
 void CudaPiece::norm_backward(const ParameterRange& norm, const float* x, const float* inverse, const float* dy, float* dx) {
   const int width = device_.model().architecture().hidden_size;
-  for (const RowRange& piece : pieces_) {
+  for (const PieceRange& piece : pieces_) {
     const size_t at = size_t(piece.first) * size_t(width);
     rms_norm_backward({x + at, device_.model().at(norm), inverse + piece.first, dy + at, dx + at, gradient(norm), blocks(norm, piece), piece.count,
                        width},
@@ -46,7 +46,7 @@ void CudaPiece::norm_backward(const ParameterRange& norm, const float* x, const 
 
 void CudaPiece::rotate_backward(Matrix<float> dx, const ParameterRange& norm, const int32_t* positions, Matrix<const float> saved,
                                 Matrix<const float> inverse, int heads) {
-  for (const RowRange& piece : pieces_) {
+  for (const PieceRange& piece : pieces_) {
     const size_t first = size_t(piece.first);
     head_norm_rope_backward({device_.model().heads(dx.data + first * dx.ld, norm, positions + first, piece.count, heads),
                              norm.empty() ? nullptr : saved.data + first * saved.ld, saved.ld,
@@ -56,7 +56,7 @@ void CudaPiece::rotate_backward(Matrix<float> dx, const ParameterRange& norm, co
 }
 
 void CudaPiece::bias_backward(const ParameterRange& bias, Matrix<const float> dy) {
-  for (const RowRange& piece : pieces_)
+  for (const PieceRange& piece : pieces_)
     column_sums({dy.data + size_t(piece.first) * dy.ld, dy.ld}, piece.count, blocks(bias, piece), gradient(bias), bias.columns,
                 device_.stream());
 }

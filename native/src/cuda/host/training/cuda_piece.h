@@ -6,6 +6,7 @@
 
 #include "cuda/host/device_model.h"
 #include "pass/linear.h"
+#include "pass/plan/pass_plan.h"
 
 namespace longhaul::cuda {
 
@@ -14,7 +15,7 @@ class CudaDevice;
 /// All rows of a pass (in the last layer: its outputs), and their pieces.
 class CudaPiece {
  public:
-  CudaPiece(std::span<const RowRange> pieces, CudaDevice& device, float* gradients)
+  CudaPiece(std::span<const PieceRange> pieces, CudaDevice& device, float* gradients)
       : rows{0, pieces.front().first + pieces.front().count}, pieces_(pieces), device_(device), gradients_(gradients) {}
 
   const RowRange rows;
@@ -36,7 +37,7 @@ class CudaPiece {
   float* gradient(const ParameterRange& range) const;
   float* blocks(const ParameterRange& range, RowRange piece) const;
 
-  std::span<const RowRange> pieces_;
+  std::span<const PieceRange> pieces_;
   CudaDevice& device_;
   float* gradients_;
 };
