@@ -55,6 +55,8 @@ struct Warp {
   const char* operation = "";
   Location location;
   uint32_t value[warp_lanes], source[warp_lanes], result[warp_lanes];
+  uint32_t operands[warp_lanes][6];  // of tensor_core.h, and the sums
+  float sums[warp_lanes][4];
   char sync_object[2];  // their addresses stand for `__syncwarp` at a thread sanitizer, even and odd calls
 };
 

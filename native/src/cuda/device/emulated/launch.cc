@@ -12,6 +12,7 @@
 #include "cuda/device/emulated/sanitizer.h"
 #include "cuda/device/emulated/schedule.h"
 #include "cuda/device/emulated/shared.h"
+#include "cuda/device/emulated/tensor_core.h"
 
 namespace longhaul::cuda {
 namespace emulated {
@@ -63,6 +64,7 @@ void run_block(dim3 index) {
   }
   start_schedule();
   start_shared();
+  start_copies();
   start_fibers();
   const Warp& first = block.warps[block.warp_order[0]];
   switch_to(first.lanes[first.order[0]]);

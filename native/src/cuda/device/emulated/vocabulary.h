@@ -10,6 +10,7 @@
 #include "cuda/device/emulated/block.h"
 #include "cuda/device/emulated/launch.h"
 #include "cuda/device/emulated/shared.h"
+#include "cuda/device/emulated/tensor_core.h"
 #include "cuda/device/emulated/types.h"
 #include "cuda/device/emulated/warp.h"
 
