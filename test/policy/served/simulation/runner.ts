@@ -1,5 +1,5 @@
 // Simulates the schedules of some seeds in a process of its own, because it takes long: `runner.ts FIRST COUNT [CHANGES]`. Prints a line of JSON
-// for each schedule that does not end right, then a line with all counts. CHANGES is JSON that replaces a part of each schedule, such as
+// for each schedule that does not end right, then a line with all counts; between them empty objects, as signs of life. CHANGES is JSON that replaces a part of each schedule, such as
 // `{"faults":{"kill":1},"visitors":0}`.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { setPriority } from 'node:os';
@@ -41,6 +41,8 @@ function frozen<T>(value: T): T {
 const [first, count] = process.argv.slice(2, 4).map(Number) as [number, number];
 const changes = JSON.parse(process.argv[4] ?? '{}') as Changes;
 
+/** Schedules between two empty lines of JSON, which say that the process goes on. */
+const signOfLife = 100;
 const began = performance.now();
 const counts = { right: 0, blocked: 0, wrong: 0, spoiled: 0 };
 let [operations, wrongSamples] = [0, 0];
@@ -51,6 +53,7 @@ for (let seed = first; seed < first + count; seed++) {
   if (verdict.wrongSamples.length > 0) wrongSamples += 1;
   if (verdict.kind !== 'right' || verdict.wrongSamples.length > 0)
     console.log(JSON.stringify({ seed, ...verdict }));
+  if (seed % signOfLife === 0) console.log('{}');
 }
 const seconds = (performance.now() - began) / 1000;
 console.log(JSON.stringify({ ...counts, wrongSamples, operations, seconds }));
