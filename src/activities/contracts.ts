@@ -4,7 +4,7 @@ import type { BudgetLimit, ServedLine, Spent, TokenPrices } from '../spec/budget
 import type { ControlChange, ControlState } from '../spec/records/control-records.js';
 import type { PassRate } from '../spec/pass-rate.js';
 import type { Digest } from '../spec/records/parts.js';
-import type { Numerics } from '../spec/records/numerics.js';
+import type { NeededNumerics, Numerics } from '../spec/records/numerics.js';
 import type { PlacementSpec } from '../spec/run-spec.js';
 
 export type { ControlState } from '../spec/records/control-records.js';
@@ -182,17 +182,15 @@ export interface RunWorkflow {
  * A run's request for one node. Repeating it with the same `lease` changes nothing. With `holding`, it reports a lease that the run holds,
  * in case the pool has lost it.
  */
-export interface LeaseRequest extends RunWorkflow {
+export interface LeaseRequest extends RunWorkflow, NeededNumerics {
   /** `{run}/{a random part}/{n}` */
   lease: string;
   run: string;
   project: string;
   /** A higher priority is served first. */
   priority: number;
-  /** Numerics in the run's records. Null before the first record: then the first node decides (R18). */
+  /** Numerics in the run's records (R18). Null before the first record: then `served` and `backend` say what the node needs. */
   numerics: Numerics | null;
-  /** The run's `model.served.name`, needed only while `numerics` is null. Absent: the node loads the model itself. */
-  served?: string;
   /** Nodes that must not be chosen. */
   besides: string[];
   /** If no node is free now, the answer is `refused` instead of a place in the queue. */
@@ -212,7 +210,9 @@ export interface OrchestratorActivities {
    * Asks the pool for a node, or reports a held one; the answer arrives as a signal. `numericsOf`: the run whose numerics the node must
    * have; used when the holder of the lease is not a run.
    */
-  requestLease(input: Omit<LeaseRequest, 'numerics' | 'served'> & { numericsOf?: string }): Promise<void>;
+  requestLease(
+    input: Omit<LeaseRequest, 'numerics' | keyof NeededNumerics> & { numericsOf?: string },
+  ): Promise<void>;
   /** Returns the runs that have ended (R30). A run whose server does not answer is not returned. */
   closedRuns(input: { runs: RunWorkflow[] }): Promise<RunWorkflow[]>;
   /** Writes the next control record, or finds the record of this Update (R21). */

@@ -113,7 +113,13 @@ export class PolicyHolder<
 
   /** Loads the run's base model into the engine. */
   holdBase(record: RunRecord, attempt: WorkContext = withoutAttempt): Promise<BaseState> {
-    return this.lock.exclusive(() => this.keeper.holdBase(record, attempt), attempt.signal);
+    return this.lock.exclusive(async () => {
+      const { numerics } = await this.engine.info();
+      const { served, numerics: backend } = record.spec.model;
+      if (served === undefined && numerics.backend !== (backend ?? 'cpu'))
+        throw otherBackend(record, numerics);
+      return this.keeper.holdBase(record, attempt);
+    }, attempt.signal);
   }
 
   /** Call only within `alone`. */
@@ -129,6 +135,15 @@ export class PolicyHolder<
     const path = await this.withState(run, step, 'run', () => this.keeper.keep(committed, attempt), attempt);
     return { path, written: true };
   }
+}
+
+/** The error of a node whose numerics are not the spec's, before there are records. */
+function otherBackend({ run, spec }: RunRecord, found: Numerics): EngineError {
+  return new EngineError(
+    'OtherNumerics',
+    `the engine of this node computes with numerics ${nameOfNumerics(found)}, and model.numerics of ${run} is ` +
+      `${spec.model.numerics ?? 'cpu'}: start a node with LONGHAUL_NUMERICS=${spec.model.numerics ?? 'cpu'}`,
+  );
 }
 
 /** The error of a node whose numerics differ from those of a run’s records (R18). `found`: the numerics of `who`. */

@@ -83,6 +83,12 @@ function servedModelProblems(spec: RunSpec): SpecProblem[] {
       'remove it; the rank of the adapters is model.served.rank',
     ],
     [
+      'model.numerics',
+      model.numerics !== undefined,
+      'is for models that a node loads itself: a server computes in its own way',
+      'remove it',
+    ],
+    [
       'model.served.chunk_tokens',
       model.served.chunk_tokens < generator.max_sequence_length,
       `${model.served.chunk_tokens} tokens are too few for a sequence of generator.max_sequence_length ${generator.max_sequence_length}`,

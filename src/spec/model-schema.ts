@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { count, name, positive, seed, text } from './fields.js';
 import { defaultPositions } from './records/live-ranges.js';
+import { engineNumerics } from './records/parts.js';
 
 const multipleOf16 = z.int().min(16).multipleOf(16);
 
@@ -115,6 +116,12 @@ export const model = z.strictObject({
     .describe('of a model with random weights, by the keys of `config.json`; excludes `path`'),
   initializer_range: positive.default(0.02).describe('standard deviation of random weights'),
   served: served.exactOptional().describe('a model on a Tinker server, instead of `path` and `architecture`'),
+  numerics: z
+    .enum(engineNumerics)
+    .exactOptional()
+    .describe(
+      '[how nodes compute](engine.md#bf16): `bf16-sm90` as the tensor cores of an H100; absent: `cpu`, fp32',
+    ),
   lora: lora.exactOptional().describe('trains LoRA adapters; absent: trains all weights'),
   moments: z
     .enum(['fp32', 'int8'])

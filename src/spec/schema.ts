@@ -19,6 +19,7 @@ import { data } from './data-schema.js';
 import { environment } from './environments/environment-schema.js';
 import { liveRanges } from './records/live-ranges.js';
 import { model } from './model-schema.js';
+import { engineNumerics } from './records/parts.js';
 import { trainer } from './trainer-schema.js';
 
 const sftPhase = z.strictObject({
@@ -127,7 +128,7 @@ const fork = z.strictObject({
       to: countOrZero.describe('last step to apply again'),
       numerics: z
         .strictObject({
-          backend: z.literal('cpu').describe('kind of engine'),
+          backend: z.enum(engineNumerics).describe('kind of engine'),
           version: count.describe('version that `longhaul doctor` shows'),
         })
         .describe('numerics of the engines after the rebase'),

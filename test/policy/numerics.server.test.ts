@@ -80,11 +80,19 @@ describe('the request for a node', () => {
     return heard;
   };
 
-  it('names the numerics of the run’s records; without records the first node decides', async () => {
+  it('names the numerics of the run’s records, and before there are any those of the spec', async () => {
     await harness.open();
     expect(await asked()).toEqual([{ ...request, numerics: null }]);
     await harness.advance(0);
     const { numerics } = await harness.engine.info();
     expect(await asked()).toEqual([{ ...request, numerics }]);
+  });
+
+  it('of a run in bf16 says so', async () => {
+    const spec = harness.spec as { model: object };
+    spec.model = { ...spec.model, numerics: 'bf16-sm90' };
+    await harness.open();
+    expect(await asked()).toEqual([{ ...request, numerics: null, backend: 'bf16-sm90' }]);
+    await expect(harness.advance(0)).rejects.toThrow(/LONGHAUL_NUMERICS=bf16-sm90/);
   });
 });

@@ -8,7 +8,6 @@ import { allKeyPaths } from '../../src/spec/spec-issues.js';
 
 /** Keys that no TypeScript code outside src/spec reads by name, and why they still have an effect. */
 const unread: Record<string, string> = {
-  'fork.rebase.numerics.version': 'src/spec/records/numerics.ts compares numerics, whoever names them',
   'model.architecture.*':
     'the whole architecture goes to the engine; native/src/model/architecture.cc reads each key',
   'model.lora.*': 'the adapters go to the engine whole; lora_from_json of native/src/state reads each key',

@@ -7,6 +7,7 @@ import { phasesOf, settingsUnder } from './step-settings.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
 import type { RefRecord, RunRecord } from '../../spec/records/run-records.js';
 import type { ForkSpec, RunSpec } from '../../spec/run-spec.js';
+import { engineNumerics } from '../../spec/records/parts.js';
 import { InvalidSpec, type SpecProblem } from '../../spec/invalid-spec.js';
 import { withLaterSettings } from '../../spec/spec-input.js';
 import { canonicalText, differences } from '../../store/records/canonical.js';
@@ -109,7 +110,7 @@ export async function planFork(store: ObjectStore, spec: RunSpec, fork: ForkSpec
   const misplaced = [...stepProblems(fork, last), ...rebaseProblems(fork, last)];
   const problems = [
     ...misplaced,
-    ...changeProblems(parent, spec, fork.rebase?.to ?? fork.step),
+    ...changeProblems(parent, spec, fork),
     ...(misplaced.length > 0 ? [] : endProblems(spec, fork)),
   ];
   const replaces = timelines.includes(fork.run) ? (timelines.at(-1) ?? null) : null;
@@ -194,11 +195,16 @@ function rebaseProblems({ run, step, rebase }: ForkSpec, last: number): SpecProb
 }
 
 /** A fork shares its parent's steps up to `step`, so it cannot change the settings that these steps depend on. */
-function changeProblems(parent: RunRecord, spec: RunSpec, step: number): SpecProblem[] {
-  return differences(fixed(withLaterSettings(parent.spec), step), fixed(spec, step)).map((line) => ({
+function changeProblems(parent: RunRecord, spec: RunSpec, { step, rebase }: ForkSpec): SpecProblem[] {
+  const numerics = rebase?.numerics.backend ?? parent.spec.model.numerics ?? 'cpu';
+  const before = fixed(withLaterSettings(parent.spec), rebase?.to ?? step, numerics);
+  const after = fixed(spec, rebase?.to ?? step, spec.model.numerics ?? 'cpu');
+  return differences(before, after).map((line) => ({
     path: line.slice(0, line.indexOf(' ')),
     problem: `a fork of ${parent.run} must keep its parent's value ${line.slice(line.indexOf(' ') + 1)}`,
-    fix: 'keep the parent’s value, or start a new run instead of a fork',
+    fix: line.startsWith('model.numerics ')
+      ? 'other numerics need `fork.rebase`, which `longhaul fork --set model.numerics=…` writes'
+      : 'keep the parent’s value, or start a new run instead of a fork',
   }));
 }
 
@@ -217,11 +223,11 @@ function endProblems(spec: RunSpec, { run, step, rebase }: ForkSpec): SpecProble
 }
 
 /** Settings that a fork cannot change. File paths are left out: the digests of the files' contents are compared instead. */
-function fixed({ seed, model, warm_start }: RunSpec, step: number): object {
+function fixed({ seed, model, warm_start }: RunSpec, step: number, numerics: string): object {
   const { tokenizer: _tokenizer, chat_template: _template, path: _path, ...rest } = model;
   return {
     seed,
-    model: rest,
+    model: { ...rest, numerics },
     ...(step > 0 ? { warm_start } : {}),
   };
 }
@@ -233,7 +239,13 @@ function fixed({ seed, model, warm_start }: RunSpec, step: number): object {
 export async function forkSpec(store: ObjectStore, name: string, fork: ForkSpec): Promise<RunSpec> {
   const spec = await specAtServersNow(store, await readRun(store, fork.run));
   const goesOnAfter = { run: fork.run, step: fork.rebase?.to ?? fork.step };
-  return { ...spec, ...settingsUnder(spec, await controlAt(store, goesOnAfter)), name, fork };
+  const model = fork.rebase ? withNumerics(spec.model, fork.rebase.numerics.backend) : spec.model;
+  return { ...spec, ...settingsUnder(spec, await controlAt(store, goesOnAfter)), model, name, fork };
+}
+
+function withNumerics({ numerics: _, ...model }: RunSpec['model'], backend: string): RunSpec['model'] {
+  const named = engineNumerics.find((one) => one === backend);
+  return named === undefined || named === 'cpu' ? model : { ...model, numerics: named };
 }
 
 /** The control state at the step's plan. Empty for a step of an ancestor: the run's own spec already holds those settings. */

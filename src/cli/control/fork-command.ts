@@ -2,6 +2,7 @@
 // workflow, which writes the records (R18, R22). `--print` prints that spec as input for `temporal workflow start`.
 import { type Command, InvalidArgumentError } from 'commander';
 import { forkSpec, planFork, timelinesNamed } from '../../activities/run/fork-run.js';
+import { engineNumerics } from '../../spec/records/parts.js';
 import { nameOfNumerics, type Numerics, sameNumerics } from '../../spec/records/numerics.js';
 import type { ForkSpec, RebaseSpec, RunSpec } from '../../spec/run-spec.js';
 import { listCheckpoints } from '../../store/runs/checkpoints.js';
@@ -43,8 +44,7 @@ export function register(program: Command): void {
           `--name ${flags.name} is the parent’s own name, so this would be a rewind: ` +
             `longhaul rewind ${flags.name}@${fork.step}${inFolder(flags)}; for a fork choose a new name`,
         );
-      const spec = changedSpec(await forkSpec(store, flags.name, fork), flags.set);
-      await planFork(store, spec, fork);
+      const spec = await forked(store, fork, flags);
       if (flags.print) return print(spec);
       await withClient(flags, (client) =>
         sayingThatItGoesOn(spec.name, flags, () =>
@@ -130,8 +130,10 @@ export function register(program: Command): void {
 }
 
 function parseNumerics(text: string): RebaseSpec['numerics'] {
-  const version = /^cpu\/([1-9][0-9]{0,8})$/.exec(text)?.[1];
-  if (version !== undefined) return { backend: 'cpu', version: Number(version) };
+  const [name, version, ...rest] = text.split('/');
+  const backend = engineNumerics.find((one) => one === name);
+  if (backend !== undefined && /^[1-9][0-9]{0,8}$/.test(version ?? '') && rest.length === 0)
+    return { backend, version: Number(version) };
   throw new InvalidArgumentError('It takes a backend and its version, as in cpu/2.');
 }
 
@@ -155,15 +157,14 @@ async function rebased(
   const { spec, lineage } = record;
   if (lineage?.rebase && sameNumerics(lineage.rebase.numerics, numerics))
     return { spec: changedSpec(spec, set), begun: inWords(lineage.step, lineage.rebase.to), from: null };
-  const [to, checkpoints] = [await lastCommittedStep(store, run), await listCheckpoints(store, record)];
+  const to = await lastCommittedStep(store, run);
   if (to < 1) throw new Error(`${run} has no committed step yet: start it with a new name instead`);
   const from = await readNumerics(store, run);
   refuseEqualNumerics(run, from, numerics);
-  const step = checkpoints.filter((one) => one <= to).at(-1) ?? 0;
-  const fork: ForkSpec = { run, step, rebase: { to, numerics } };
+  const fork = await rebasedFrom(store, { run, step: to }, numerics);
   const next = changedSpec(await forkSpec(store, name, fork), set);
   await planFork(store, next, fork);
-  return { spec: next, begun: inWords(step, to), from };
+  return { spec: next, begun: inWords(fork.step, to), from };
 }
 
 function shared(command: Command): Command {
@@ -194,6 +195,45 @@ async function newestTimeline(store: ObjectStore, name: string): Promise<string>
   const newest = (await timelinesNamed(store, name)).at(-1);
   if (newest === undefined) await requireRun(store, name);
   return newest ?? name;
+}
+
+/** The spec of a fork. With other numerics it is a rebase from the newest stored checkpoint. */
+async function forked(
+  store: ObjectStore,
+  fork: ForkSpec,
+  flags: ForkFlags & { name: string },
+): Promise<RunSpec> {
+  const { name, set } = flags;
+  const spec = changedSpec(await forkSpec(store, name, fork), set);
+  const [has, backend] = [await readNumerics(store, fork.run), spec.model.numerics ?? 'cpu'];
+  const isRebase = spec.model.served === undefined && has.backend !== backend;
+  const from = isRebase ? await rebasedFrom(store, fork, await offered(backend, flags)) : fork;
+  const next = isRebase ? changedSpec(await forkSpec(store, name, from), set) : spec;
+  await planFork(store, next, from);
+  return next;
+}
+
+async function rebasedFrom(
+  store: ObjectStore,
+  { run, step: to }: ForkSpec,
+  numerics: RebaseSpec['numerics'],
+): Promise<ForkSpec> {
+  const checkpoints = await listCheckpoints(store, await readRun(store, run));
+  return { run, step: checkpoints.filter((one) => one <= to).at(-1) ?? 0, rebase: { to, numerics } };
+}
+
+/** The numerics of a living node with this backend. */
+async function offered(
+  backend: (typeof engineNumerics)[number],
+  flags: TemporalFlags,
+): Promise<RebaseSpec['numerics']> {
+  const { nodes } = await withClient(flags, poolView);
+  const node = nodes.find(({ state, numerics }) => state === 'up' && numerics?.backend === backend);
+  if (node?.numerics) return { backend, version: node.numerics.version };
+  throw new Error(
+    `no living node computes with numerics ${backend} (longhaul nodes${inFolder(flags)}): first start one, with ` +
+      `LONGHAUL_NUMERICS=${backend} longhaul up. Nothing was changed`,
+  );
 }
 
 /**

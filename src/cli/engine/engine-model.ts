@@ -6,6 +6,8 @@ import { type ChatTemplate, loadChatTemplate } from '../../episode/chat-template
 import { loadTokenizer, type Tokenizer } from '../../episode/tokenizer.js';
 import { withEngineFolder } from '../../models/engine-folder.js';
 import { type ModelFolder, readModelFolder, selfContained } from '../../models/model-folder.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { readNumerics } from '../../store/runs/run-records.js';
 import { findEngineBinary } from '../../workers/process/built-tool.js';
 import type { PromptInput } from './engine-input.js';
 import { BadInput } from '../output.js';
@@ -45,6 +47,12 @@ export async function withModel<T>(flags: ModelFlags, use: (model: OpenModel) =>
   } finally {
     await engine.close();
   }
+}
+
+/** An engine with the run's numerics. */
+export async function openEngineOf(store: ObjectStore, run: string): Promise<NativeEngine> {
+  const { backend } = await readNumerics(store, run);
+  return createNativeEngine({ binary: findEngineBinary(), numerics: backend });
 }
 
 export function openEngine(threads: number | undefined): NativeEngine {

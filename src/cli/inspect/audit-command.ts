@@ -7,7 +7,6 @@ import {
   type ReplayRange,
   replayUpdates,
 } from '../../activities/reports/replay-audit.js';
-import { createNativeEngine } from '../../engine/native/native-engine.js';
 import type { ChainAudit } from '../../store/audit/chain-audit.js';
 import { nameOfNumerics } from '../../spec/records/numerics.js';
 import type { ForkSpec, RebaseSpec } from '../../spec/run-spec.js';
@@ -15,7 +14,7 @@ import type { ObjectStore } from '../../store/objects/object-store.js';
 import { needsOf } from '../../store/collection/references.js';
 import { readRun } from '../../store/runs/run-records.js';
 import { isUnreadable } from '../../store/record-errors.js';
-import { findEngineBinary } from '../../workers/process/built-tool.js';
+import { openEngineOf } from '../engine/engine-model.js';
 import { withElapsedLine } from '../elapsed-line.js';
 import { stepsText } from '../store/gc-command.js';
 import {
@@ -139,7 +138,7 @@ async function replayOnFreshEngine(
   run: string,
   range: ReplayRange,
 ): Promise<ReplayAudit> {
-  const engine = createNativeEngine({ binary: findEngineBinary() });
+  const engine = await openEngineOf(store, run);
   try {
     return await replayUpdates({ store, engine, log: (message) => console.error(message) }, run, range);
   } finally {

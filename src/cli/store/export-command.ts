@@ -6,7 +6,6 @@ import { type Command, Option } from 'commander';
 import { type ExportedModel, exportModel, requireNewFolder } from '../../policy/model-export.js';
 import { nativePolicyHolder } from '../../policy/native-state-keeper.js';
 import { readAsset } from '../../data/run-data.js';
-import { createNativeEngine } from '../../engine/native/native-engine.js';
 import { isMultimodal } from '../../models/hf-config.js';
 import { configFile, readJson } from '../../models/model-files.js';
 import { findModel } from '../../models/model-source.js';
@@ -15,7 +14,7 @@ import type { RunRecord } from '../../spec/records/run-records.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { checkpointDataKey, listCheckpoints } from '../../store/runs/checkpoints.js';
 import { lastCommittedStep, readRun } from '../../store/runs/run-records.js';
-import { findEngineBinary } from '../../workers/process/built-tool.js';
+import { openEngineOf } from '../engine/engine-model.js';
 import { noteNewerTimeline, parsePlace } from '../run-at-step.js';
 import {
   folderOption,
@@ -96,7 +95,7 @@ async function exportRun(
   const tokenizer = await readAsset(store, record.tokenizer);
   const template = await readAsset(store, record.chat_template);
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-export-'));
-  const engine = createNativeEngine({ binary: findEngineBinary() });
+  const engine = await openEngineOf(store, run);
   const log = (message: string): void => console.error(message);
   try {
     const holder = nativePolicyHolder({ store, engine, folder, log });

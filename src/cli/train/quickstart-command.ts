@@ -13,6 +13,7 @@ import { followRun } from './live-view.js';
 import { alertLines } from '../../report/alerts.js';
 import { timeSpan } from '../../report/format.js';
 import type { AlertStanding } from '../../rl/alerts.js';
+import { engineNumerics } from '../../spec/records/parts.js';
 import { nothingGraded, type PassRate, passRateText } from '../../spec/pass-rate.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { defaultStackFolder, openExistingStore, printable, wholeNumber, withOutput } from '../output.js';
@@ -57,7 +58,10 @@ export function register(program: Command): void {
 async function quickstart(flags: QuickstartFlags): Promise<void> {
   const begun = performance.now();
   const preset = await readSpecFile(join(presets, 'quickstart.yaml'));
-  const spec = { ...preset, name: `quickstart-seed${flags.seed}`, seed: flags.seed };
+  // The stack's node computes with these numerics, so the run must ask for them.
+  const numerics = engineNumerics.find((one) => one === process.env['LONGHAUL_NUMERICS']);
+  const model = { ...preset.model, ...(numerics === undefined ? {} : { numerics }) };
+  const spec = { ...preset, name: `quickstart-seed${flags.seed}`, seed: flags.seed, model };
   try {
     await withStack({ ...flags, environments: exampleServer }, say, async (stack, signal) => {
       say(`An example OpenEnv server is started at ${stack.addresses.environments}`);

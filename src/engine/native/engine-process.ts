@@ -13,8 +13,9 @@ import { encodeFrame, type Frame, type FrameArray, FrameDecoder, FrameError } fr
 interface EngineProcessOptions {
   binary: string;
   testFaults?: boolean;
-  /** LONGHAUL_DEVICE of the engine; default: this process's. */
+  /** LONGHAUL_DEVICE and LONGHAUL_NUMERICS of the engine; default: this process's. */
   device?: string;
+  numerics?: string;
   /** Every line that the engine logs. */
   log?: (line: string) => void;
   /** The process is killed if it does not answer `stats` within this time while a call is open. */
@@ -73,6 +74,7 @@ export class EngineProcess {
       env: {
         ...Object.fromEntries(Object.entries(process.env).filter(([name]) => passedOn.test(name) && !isSecretName(name))),
         ...(options.device !== undefined && { LONGHAUL_DEVICE: options.device }),
+        ...(options.numerics !== undefined && { LONGHAUL_NUMERICS: options.numerics }),
       },
     });
     this.socket = this.child.stdio[3] as Duplex;

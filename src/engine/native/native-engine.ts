@@ -21,6 +21,8 @@ export interface EngineDevice {
 export interface NativeEngineOptions {
   /** Path of `longhaul-engine`. */
   binary: string;
+  /** LONGHAUL_NUMERICS of the engine; default: this process's. */
+  numerics?: string;
   /** Default: all cores that the process may use. */
   threads?: number;
   /** Default: the widest instruction set of the machine. */

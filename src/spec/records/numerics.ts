@@ -15,10 +15,14 @@ export function nameOfNumerics({ backend, version, service, model }: Numerics): 
   return `${backend}/${version}${model === undefined ? '' : ` ${model} at ${service ?? '?'}`}`;
 }
 
-/**
- * True if a node can start a run whose base model is not recorded yet. `served`: the Tinker model that the node must offer; null: the node
- * must have an engine of its own.
- */
-export function offersModel({ backend, model }: Numerics, served: string | null): boolean {
-  return served === null ? backend !== 'tinker' : model === served;
+/** What a run whose base model is not recorded yet needs of a node: a model on a Tinker server, or an engine with these numerics. */
+export interface NeededNumerics {
+  /** `model.served.name` */
+  served?: string;
+  /** `model.numerics`; absent: `cpu`. */
+  backend?: string;
+}
+
+export function offersModel({ backend, model }: Numerics, needed: NeededNumerics): boolean {
+  return needed.served === undefined ? backend === (needed.backend ?? 'cpu') : model === needed.served;
 }

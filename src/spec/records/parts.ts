@@ -18,9 +18,12 @@ export const time = z.iso
 export const figures = z.record(z.string(), z.number()).meta({ id: 'figures' });
 export const counts = z.record(z.string(), count).meta({ id: 'counts' });
 
+/** Numerics of an engine that loads models itself. */
+export const engineNumerics = ['cpu', 'bf16-sm90'] as const;
+
 export const numerics = z
   .strictObject({
-    backend: z.enum(['cpu', 'tinker']),
+    backend: z.enum([...engineNumerics, 'tinker']),
     version: positive.describe('raised when a golden digest changes'),
     service: text.exactOptional().describe('`tinker`: the operator’s name of the server'),
     model: text.exactOptional().describe('`tinker`: name of the model there'),

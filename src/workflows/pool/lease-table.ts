@@ -1,7 +1,7 @@
 // Which run may work on which node: the nodes that report, their leases, and the waiting requests. Pure: messages go into an outbox, and
 // time is an argument. Every input may arrive twice and in any order. A node that is declared lost by mistake does no harm, because no
 // record depends on where a run works.
-import type { Numerics } from '../../spec/records/numerics.js';
+import type { NeededNumerics, Numerics } from '../../spec/records/numerics.js';
 import type { LeaseRequest, RunWorkflow } from '../../activities/contracts.js';
 import {
   type GrantedLease,
@@ -28,12 +28,11 @@ interface PoolNode extends NodeReport {
   suspected: boolean;
 }
 
-interface Lease extends RunWorkflow {
+interface Lease extends RunWorkflow, NeededNumerics {
   lease: string;
   run: string;
   project: string;
   numerics: Numerics | null;
-  served?: string;
   node: string;
   since: number;
   /** Run id of the execution that asked. */
@@ -290,9 +289,12 @@ export class LeaseTable {
 
   private grant(request: LeaseRequest, node: string, now: number): void {
     const { lease, run, project, numerics, workflowId, firstExecutionRunId } = request;
-    const served = request.served === undefined ? {} : { served: request.served };
+    const needed = {
+      ...(request.served === undefined ? {} : { served: request.served }),
+      ...(request.backend === undefined ? {} : { backend: request.backend }),
+    };
     const granted = {
-      ...{ lease, run, project, numerics, ...served, workflowId, firstExecutionRunId },
+      ...{ lease, run, project, numerics, ...needed, workflowId, firstExecutionRunId },
       ...{ node, since: now },
     };
     const execution = request.asker?.execution;

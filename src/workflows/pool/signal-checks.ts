@@ -43,7 +43,7 @@ export const nodeInstance: Shape<NodeInstance> = { id: text, instance: text };
 
 export const leaseRequest: Shape<LeaseRequest> = {
   ...{ workflowId: text, firstExecutionRunId: text, lease: text, run: text, project: text },
-  ...{ priority: number, numerics: nullable(numerics), served: optional(text) },
+  ...{ priority: number, numerics: nullable(numerics), served: optional(text), backend: optional(text) },
   ...{ besides: texts, holding: optional(text) },
   atOnce: optional((value) => value === true),
   asker: optional(has<Required<LeaseRequest>['asker']>({ execution: text, knows: texts })),

@@ -1,6 +1,12 @@
 // Says why a request for a node waits, for people.
 import type { LeaseRequest } from '../../activities/contracts.js';
-import { nameOfNumerics, offersModel, sameNumerics, type Numerics } from '../../spec/records/numerics.js';
+import {
+  nameOfNumerics,
+  offersModel,
+  sameNumerics,
+  type NeededNumerics,
+  type Numerics,
+} from '../../spec/records/numerics.js';
 import type { WaitingLease } from '../messages.js';
 
 /** A node as a waiting request sees it. */
@@ -25,7 +31,7 @@ interface NodesAtHand {
 const named = 4;
 
 export function waitingReason(request: LeaseRequest, { within, alive, draining }: NodesAtHand): WaitingLease {
-  const { lease, run, numerics, served } = request;
+  const { lease, run, numerics, served, backend } = request;
   if (within.length === 0 && alive.length > 0)
     return { lease, cause: 'busy', why: `no node except ${listed(alive)} is alive` };
   if (within.length === 0) {
@@ -41,7 +47,7 @@ export function waitingReason(request: LeaseRequest, { within, alive, draining }
     const lacking = numerics
       ? `no living node has numerics ${nameOfNumerics(numerics)}, which ${run} was computed with (other numerics give ` +
         'other results)'
-      : `no living node ${served === undefined ? 'loads models itself' : `has ${served} on a Tinker server`}, as ${run} needs`;
+      : `no living node ${served === undefined ? `computes with numerics ${backend ?? 'cpu'}` : `has ${served} on a Tinker server`}, as ${run} needs`;
     return { lease, cause: 'unfit', why: `${lacking}: ${listed(offers)}`, remedy: unfitRemedy(request) };
   }
   const held = fitting.map(({ id, suspected, holders }) =>
@@ -53,7 +59,7 @@ export function waitingReason(request: LeaseRequest, { within, alive, draining }
 }
 
 /** Only the remedy that applies to this run; for example, a run without an engine's numerics cannot be rebased. */
-function unfitRemedy({ run, numerics, served }: LeaseRequest): string {
+function unfitRemedy({ run, numerics, served, backend }: LeaseRequest): string {
   const model = numerics?.model ?? served;
   if (model !== undefined)
     return (
@@ -61,7 +67,7 @@ function unfitRemedy({ run, numerics, served }: LeaseRequest): string {
       `and LONGHAUL_SERVED_MODEL=${model} (a node worker elsewhere takes the same variables)`
     );
   if (numerics === null)
-    return 'Start a node with an engine of its own: `longhaul up` without LONGHAUL_TINKER';
+    return `Start a node with such an engine: \`longhaul up\` without LONGHAUL_TINKER${backend === undefined ? '' : ` and with LONGHAUL_NUMERICS=${backend}`}`;
   return (
     'Start the node worker again with the engine that the reason asks for. If no such engine exists any more, switch the run to other ' +
     `numerics: longhaul rebase ${run} --numerics …`
@@ -70,11 +76,11 @@ function unfitRemedy({ run, numerics, served }: LeaseRequest): string {
 
 /** True if the node's numerics are the run's (equal numerics give equal states, R18), or are not reported yet. */
 export function mayFit(
-  { numerics, served }: Pick<LeaseRequest, 'numerics' | 'served'>,
+  { numerics, ...needed }: Pick<LeaseRequest, 'numerics' | keyof NeededNumerics>,
   offered: Numerics | undefined,
 ): boolean {
   if (!offered) return true;
-  return numerics ? sameNumerics(numerics, offered) : offersModel(offered, served ?? null);
+  return numerics ? sameNumerics(numerics, offered) : offersModel(offered, needed);
 }
 
 function listed(parts: readonly string[]): string {

@@ -134,6 +134,17 @@ describe('a request', () => {
     ]);
   });
 
+  it('of a new run gets a node with the numerics that it names, else with fp32', () => {
+    const half = { backend: 'bf16-sm90', version: 1 } as const;
+    const table = tableOf(node('half', { numerics: half }), node('other', { numerics: cpu2 }));
+    table.request(request('second', { numerics: null, backend: 'bf16-sm90' }), 1);
+    table.request(request('first', { numerics: null }), 1);
+    expect(told(table)).toEqual(['second granted half', 'first granted other']);
+    // A node that comes back with another engine does not keep them.
+    table.up(node('half', { instance: 'again', numerics: cpu2 }), 2);
+    expect(told(table)).toContain('second revoked half released');
+  });
+
   it('takes nodes with a GPU first, however busy', () => {
     const gpu = { name: 'a GPU', memory_bytes: 1 };
     const table = tableOf(node('a', { places: 2 }), node('b', { places: 2, gpu }), node('c', { places: 2 }));

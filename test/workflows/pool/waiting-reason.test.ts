@@ -22,7 +22,14 @@ test.each<[string, Partial<LeaseRequest>, Numerics, RegExp, RegExp]>([
     /rebase|engine/,
   ],
   ['a Tinker run that began', { numerics: tinker }, engine, /LONGHAUL_TINKER_SERVICE=skyrl/, /rebase|engine/],
-  ['a run with an engine', {}, tinker, /engine of its own/, /rebase|SERVED_MODEL/],
+  ['a run with an engine', {}, tinker, /such an engine/, /rebase|SERVED_MODEL/],
+  [
+    'a run with an engine, in bf16',
+    { backend: 'bf16-sm90' },
+    engine,
+    /LONGHAUL_NUMERICS=bf16-sm90/,
+    /rebase/,
+  ],
   [
     'a run of older numerics',
     { numerics: { ...engine, version: 1 } },
