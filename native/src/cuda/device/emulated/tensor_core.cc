@@ -2,7 +2,7 @@
 
 #include <bit>
 #include <cstring>
-#include <deque>
+#include <utility>
 #include <vector>
 
 #include "base/tensor_core.h"
@@ -56,12 +56,17 @@ struct Copy {
 };
 /// Of a thread: groups that have not arrived, the oldest first, and the open group.
 struct Copies {
-  std::deque<std::vector<Copy>> groups;
+  std::vector<std::vector<Copy>> groups;
   std::vector<Copy> open;
 };
 Copies copies[most_threads];
+/// Most kernels copy nothing, and have nothing to forget.
+bool some_copies = false;
 
-Copies& own_copies() { return copies[current - block.fibers]; }
+Copies& own_copies() {
+  some_copies = true;
+  return copies[current - block.fibers];
+}
 
 }  // namespace
 
@@ -70,12 +75,13 @@ void wait_for_copies(int groups) {
   Copies& own = own_copies();
   while (own.groups.size() > size_t(groups)) {
     for (const Copy& copy : own.groups.front()) std::memcpy(copy.to, copy.bytes, sizeof copy.bytes);
-    own.groups.pop_front();
+    own.groups.erase(own.groups.begin());
   }
 }
 
 void start_copies() {
-  for (int i = 0; i < block.threads; ++i) copies[i] = {};
+  if (!std::exchange(some_copies, false)) return;
+  for (Copies& own : copies) own = {};
 }
 
 }  // namespace emulated
