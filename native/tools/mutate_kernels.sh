@@ -50,9 +50,9 @@ test_object() {
 
 # Order of sums.
 mutation products_test kernels/products.cu 'for (int k = 0; k < T::depth; ++k)' 'for (int k = T::depth - 1; k >= 0; --k)'
-mutation bf16_products_test kernels/bf16/products.cu 'b[j / 2][j % 2 + 2]' 'b[j / 2][j % 2]'
-mutation bf16_products_test kernels/bf16/products.cu 'for (int k = 0; k < depth; k += 16)' 'for (int k = depth - 16; k >= 0; k -= 16)'
-mutation bf16_products_test kernels/bf16/products.cu 'if (g.bias) sum = __fadd_rn(sum, value_of(g.bias[column]));
+mutation tensor_core_products_test kernels/tensor_core_products.cu 'b[j / 2][j % 2 + 2]' 'b[j / 2][j % 2]'
+mutation tensor_core_products_test kernels/tensor_core_products.cu 'for (int k = 0; k < depth; k += 16)' 'for (int k = depth - 16; k >= 0; k -= 16)'
+mutation tensor_core_products_test kernels/tensor_core_products.cu 'if (g.bias) sum = __fadd_rn(sum, value_of(g.bias[column]));
     if (store == Store::residual) sum = __fadd_rn(value_of(y), sum);' 'if (store == Store::residual) sum = __fadd_rn(value_of(y), sum);
     if (g.bias) sum = __fadd_rn(sum, value_of(g.bias[column]));'
 mutation norms_test kernels/norms.cu 'for (size_t row = first; row < size_t(last); ++row)' 'for (size_t row = size_t(last); row-- > size_t(first);)'

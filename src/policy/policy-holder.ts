@@ -11,7 +11,7 @@ import type {
   StepUpdate,
 } from './state-keeper.js';
 import { StateLock } from './state-lock.js';
-import { nameOfNumerics, sameNumerics, type Numerics } from '../spec/records/numerics.js';
+import { backendOf, nameOfNumerics, sameNumerics, type Numerics } from '../spec/records/numerics.js';
 import type { Digest } from '../spec/records/parts.js';
 import type { RunRecord } from '../spec/records/run-records.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
@@ -115,8 +115,8 @@ export class PolicyHolder<
   holdBase(record: RunRecord, attempt: WorkContext = withoutAttempt): Promise<BaseState> {
     return this.lock.exclusive(async () => {
       const { numerics } = await this.engine.info();
-      const { served, numerics: backend } = record.spec.model;
-      if (served === undefined && numerics.backend !== (backend ?? 'cpu'))
+      const { model } = record.spec;
+      if (model.served === undefined && numerics.backend !== backendOf(model))
         throw otherBackend(record, numerics);
       return this.keeper.holdBase(record, attempt);
     }, attempt.signal);
@@ -139,10 +139,11 @@ export class PolicyHolder<
 
 /** The error of a node whose numerics are not the spec's, before there are records. */
 function otherBackend({ run, spec }: RunRecord, found: Numerics): EngineError {
+  const backend = backendOf(spec.model);
   return new EngineError(
     'OtherNumerics',
-    `the engine of this node computes with numerics ${nameOfNumerics(found)}, and model.numerics of ${run} is ` +
-      `${spec.model.numerics ?? 'cpu'}: start a node with LONGHAUL_NUMERICS=${spec.model.numerics ?? 'cpu'}`,
+    `the engine of this node computes with numerics ${nameOfNumerics(found)}, and model.numerics of ${run} is ${backend}: start a ` +
+      `node with LONGHAUL_NUMERICS=${backend}`,
   );
 }
 

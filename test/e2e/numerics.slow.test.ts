@@ -15,6 +15,7 @@ import { expectEqual, verdictOf } from '../support/verdict.js';
 import type { WorkerProcess } from '../support/worker-process.js';
 
 const bf16 = { backend: 'bf16-sm90', version: 1 };
+const fork = 'fork in-fp32@2 --name taken-over --set model.numerics=bf16-sm90 --detach'.split(' ');
 
 describe('a run in bf16', () => {
   let cluster: Cluster;
@@ -46,15 +47,6 @@ describe('a run in bf16', () => {
 
   it('waits for a node that computes it, and says how to start one', async () => {
     await cluster.ended(await cluster.run(cpu.named('in-fp32')));
-    const fork = [
-      'fork',
-      'in-fp32@2',
-      '--name',
-      'taken-over',
-      '--set',
-      'model.numerics=bf16-sm90',
-      '--detach',
-    ];
     expect(await longhaul(...fork)).toMatchObject({
       code: 1,
       output: expect.stringMatching(
@@ -103,15 +95,6 @@ describe('a run in bf16', () => {
   });
 
   it('takes over a run of other numerics at a step', async () => {
-    const fork = [
-      'fork',
-      'in-fp32@2',
-      '--name',
-      'taken-over',
-      '--set',
-      'model.numerics=bf16-sm90',
-      '--detach',
-    ];
     expect(await longhaul(...fork)).toMatchObject({ code: 0 });
     const run = cluster.temporal.client.workflow.getHandle('train/taken-over') as RunHandle;
     expect(await cluster.ended(run)).toMatchObject({ ended: 'completed', step: 4 });

@@ -100,7 +100,7 @@ float* CpuDevice::gradient_sums(const ParameterRange& range, const PieceRange& p
 void CpuDevice::rounded_linear(const CpuLinear& linear, Matrix<const float> x, Matrix<float> y, int rows, bool accumulate, float* down) const {
   if (rows == 0) return;
   const size_t outputs = size_t(linear.outputs()), down_width = size_t(linear.adapter_width());
-  const Matrix<float> sums{scratch().sums.room(size_t(rows) * outputs), outputs};
+  const Matrix<float> sums = accumulate ? Matrix<float>{scratch().sums.room(size_t(rows) * outputs), outputs} : y;
   product(linear.weight, x, sums, rows, false);
   if (linear.bias) add_bias(sums, linear.bias, rows, linear.outputs());
   if (linear.adapter) {
@@ -113,17 +113,10 @@ void CpuDevice::rounded_linear(const CpuLinear& linear, Matrix<const float> x, M
       const size_t width = size_t(part.b.rows);
       float* own = scratch().adapter_sums.room(size_t(rows) * width);
       product(linear.b[i], {down + i * size_t(part.b.columns), down_width}, {own, width}, rows, false);
-      for (int row = 0; row < rows; ++row) op_->add(sums.data + size_t(row) * outputs + size_t(part.first_output), own + size_t(row) * width, width);
+      for (int row = 0; row < rows; ++row) op_->add(sums.data + size_t(row) * sums.ld + size_t(part.first_output), own + size_t(row) * width, width);
     }
   }
-  for (int row = 0; row < rows; ++row) {
-    float* to = y.data + size_t(row) * y.ld;
-    const float* sum = sums.data + size_t(row) * outputs;
-    if (accumulate)
-      op_->add(to, sum, outputs);
-    else
-      std::memcpy(to, sum, outputs * sizeof(float));
-  }
+  for (int row = 0; accumulate && row < rows; ++row) op_->add(y.data + size_t(row) * y.ld, sums.data + size_t(row) * sums.ld, outputs);
   round(y, rows, linear.outputs());
 }
 

@@ -1,5 +1,4 @@
-// The tensor core of the device, and the copies and loads that feed it: in the emulator by the CPU's arithmetic, on a GPU by its own. Both have
-// the bits that an H100 gave.
+// The emulated tensor core, and the copies and loads that feed it: it has the bits that an H100 gave.
 #include <bit>
 #include <cstdint>
 
@@ -56,8 +55,8 @@ void products_have_the_bits_of_the_hardware() {
 
 constexpr int warps = 4, tile_words = 16 * words_of_row;
 
-// Each warp copies a tile [16, 16] of 16-bit numbers to shared memory, loads it as four matrices, and writes what its lanes have got. Fault 1: it does not
-// wait for the copies; 2: lanes do not wait for each other.
+// Each warp copies a tile [16, 16] of 16-bit numbers to shared memory, loads it as four matrices, and writes what its lanes have got. Fault 1: it
+// does not wait for the copies; 2: lanes do not wait for each other.
 template <int Fault, bool Transposed>
 __global__ void __launch_bounds__(32 * warps) pass_through(const uint32_t* from, uint32_t* out, int first_there) {
   SHARED(uint4, tiles, [warps][tile_words / 4]);
@@ -119,7 +118,6 @@ void matrices_are_loaded_as_they_were_copied() {
 }
 
 void a_missing_wait_shows() {
-  if (!shows_faults) return;
   bool copies = false, lanes = false;
   for_each_schedule([&](const std::string&) {
     copies = copies || (passed_through<1, false>(0)) != expected_lanes(false, 0);
@@ -131,15 +129,11 @@ void a_missing_wait_shows() {
 
 void values_are_rounded_to_nearest_and_ties_to_even() {
   const auto rounded = [](uint32_t bits) { return bf16_pair(std::bit_cast<float>(bits), 1.0f); };
-#ifndef __CUDACC__
   check_equal(rounded(0x3F808000u), 0x3F803F80u, "a tie, to even below");
   check_equal(rounded(0x3F818000u), 0x3F803F82u, "a tie, to even above");
   check_equal(rounded(0x3F808001u), 0x3F803F81u, "above a tie");
   check_equal(rounded(0x7F7FFFFFu), 0x3F807F80u, "beyond the largest");
   check_equal(rounded(0xFFC00001u), 0x3F807FFFu, "NaN");
-#else
-  static_cast<void>(rounded);
-#endif
 }
 
 }  // namespace

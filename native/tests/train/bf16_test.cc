@@ -1,5 +1,5 @@
-// Numerics in bf16 (docs/engine.md, "bf16"): a linear layer, what passes compute with, and the order in which gradients are added up. The bits of products and
-// attention are checked in tests/cpu; that they do not depend on batch, cut or threads, by the tests of bf16/ in CMakeLists.txt.
+// Numerics in bf16 (docs/engine.md, "bf16"): a linear layer, what passes compute with, and the order in which gradients are added up. The bits
+// of products and attention are checked in tests/cpu; that they do not depend on batch, cut or threads, by the tests of bf16/ in CMakeLists.txt.
 #include <algorithm>
 
 #include "base/split_master.h"

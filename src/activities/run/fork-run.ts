@@ -7,6 +7,7 @@ import { phasesOf, settingsUnder } from './step-settings.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
 import type { RefRecord, RunRecord } from '../../spec/records/run-records.js';
 import type { ForkSpec, RunSpec } from '../../spec/run-spec.js';
+import { backendOf } from '../../spec/records/numerics.js';
 import { engineNumerics } from '../../spec/records/parts.js';
 import { InvalidSpec, type SpecProblem } from '../../spec/invalid-spec.js';
 import { withLaterSettings } from '../../spec/spec-input.js';
@@ -196,9 +197,9 @@ function rebaseProblems({ run, step, rebase }: ForkSpec, last: number): SpecProb
 
 /** A fork shares its parent's steps up to `step`, so it cannot change the settings that these steps depend on. */
 function changeProblems(parent: RunRecord, spec: RunSpec, { step, rebase }: ForkSpec): SpecProblem[] {
-  const numerics = rebase?.numerics.backend ?? parent.spec.model.numerics ?? 'cpu';
+  const numerics = rebase?.numerics.backend ?? backendOf(parent.spec.model);
   const before = fixed(withLaterSettings(parent.spec), rebase?.to ?? step, numerics);
-  const after = fixed(spec, rebase?.to ?? step, spec.model.numerics ?? 'cpu');
+  const after = fixed(spec, rebase?.to ?? step, backendOf(spec.model));
   return differences(before, after).map((line) => ({
     path: line.slice(0, line.indexOf(' ')),
     problem: `a fork of ${parent.run} must keep its parent's value ${line.slice(line.indexOf(' ') + 1)}`,

@@ -2,8 +2,8 @@
 // workflow, which writes the records (R18, R22). `--print` prints that spec as input for `temporal workflow start`.
 import { type Command, InvalidArgumentError } from 'commander';
 import { forkSpec, planFork, timelinesNamed } from '../../activities/run/fork-run.js';
-import { engineNumerics } from '../../spec/records/parts.js';
-import { nameOfNumerics, type Numerics, sameNumerics } from '../../spec/records/numerics.js';
+import { engineNumerics, type EngineNumerics } from '../../spec/records/parts.js';
+import { backendOf, nameOfNumerics, type Numerics, sameNumerics } from '../../spec/records/numerics.js';
 import type { ForkSpec, RebaseSpec, RunSpec } from '../../spec/run-spec.js';
 import { listCheckpoints } from '../../store/runs/checkpoints.js';
 import { nameOfRun } from '../../store/record-keys.js';
@@ -130,10 +130,9 @@ export function register(program: Command): void {
 }
 
 function parseNumerics(text: string): RebaseSpec['numerics'] {
-  const [name, version, ...rest] = text.split('/');
+  const [, name, version] = /^(.+)\/([1-9][0-9]{0,8})$/.exec(text) ?? [];
   const backend = engineNumerics.find((one) => one === name);
-  if (backend !== undefined && /^[1-9][0-9]{0,8}$/.test(version ?? '') && rest.length === 0)
-    return { backend, version: Number(version) };
+  if (backend !== undefined) return { backend, version: Number(version) };
   throw new InvalidArgumentError('It takes a backend and its version, as in cpu/2.');
 }
 
@@ -205,7 +204,7 @@ async function forked(
 ): Promise<RunSpec> {
   const { name, set } = flags;
   const spec = changedSpec(await forkSpec(store, name, fork), set);
-  const [has, backend] = [await readNumerics(store, fork.run), spec.model.numerics ?? 'cpu'];
+  const [has, backend] = [await readNumerics(store, fork.run), backendOf(spec.model)];
   const isRebase = spec.model.served === undefined && has.backend !== backend;
   const from = isRebase ? await rebasedFrom(store, fork, await offered(backend, flags)) : fork;
   const next = isRebase ? changedSpec(await forkSpec(store, name, from), set) : spec;
@@ -223,10 +222,7 @@ async function rebasedFrom(
 }
 
 /** The numerics of a living node with this backend. */
-async function offered(
-  backend: (typeof engineNumerics)[number],
-  flags: TemporalFlags,
-): Promise<RebaseSpec['numerics']> {
+async function offered(backend: EngineNumerics, flags: TemporalFlags): Promise<RebaseSpec['numerics']> {
   const { nodes } = await withClient(flags, poolView);
   const node = nodes.find(({ state, numerics }) => state === 'up' && numerics?.backend === backend);
   if (node?.numerics) return { backend, version: node.numerics.version };

@@ -1,7 +1,7 @@
 // The numerics of an engine. Equal numerics give equal bits, so a run keeps the numerics with which it began (R18). Workflows import this
 // file, so it must stay deterministic and import only types.
 import type { z } from 'zod';
-import type { numerics } from './parts.js';
+import type { EngineNumerics, numerics } from './parts.js';
 
 /** What must be equal for two engines to compute the same bits (R18). */
 export type Numerics = z.infer<typeof numerics>;
@@ -13,6 +13,11 @@ export function sameNumerics(a: Numerics, b: Numerics): boolean {
 /** Text such as `cpu/2`, which `--numerics` accepts, or `tinker/1 Qwen/Qwen3-8B at hosted`. */
 export function nameOfNumerics({ backend, version, service, model }: Numerics): string {
   return `${backend}/${version}${model === undefined ? '' : ` ${model} at ${service ?? '?'}`}`;
+}
+
+/** `model.numerics` of a spec. */
+export function backendOf({ numerics }: { numerics?: EngineNumerics }): EngineNumerics {
+  return numerics ?? 'cpu';
 }
 
 /** What a run whose base model is not recorded yet needs of a node: a model on a Tinker server, or an engine with these numerics. */

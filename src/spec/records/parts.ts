@@ -20,6 +20,7 @@ export const counts = z.record(z.string(), count).meta({ id: 'counts' });
 
 /** Numerics of an engine that loads models itself. */
 export const engineNumerics = ['cpu', 'bf16-sm90'] as const;
+export type EngineNumerics = (typeof engineNumerics)[number];
 
 export const numerics = z
   .strictObject({

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { SlackServer } from '../../support/servers/slack-server.js';
+import { until } from '../../support/until.js';
 import {
   checkpoint,
   completed,
@@ -217,8 +218,9 @@ describe('only a person can fix it', () => {
     async (error, fix, breakIt, mendIt) => {
       breakIt();
       const { thread, told } = openThread(server, new KeptState(), { channel: 'C000000000' });
-      setTimeout(mendIt, 200);
+      const mended = until(() => told.length > 0, 'the thread to report it').then(mendIt);
       for (const event of [started, checkpoint(10), completed]) await thread.deliver(event);
+      await mended;
       expect(toldIn(server.training)).toEqual(['started', 'checkpoint.10', 'ended']);
       expect(told).toHaveLength(2);
       expect(told[0]).toContain(error);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cuda/device/device.h"
+#include "cuda/kernels/product_layout.cuh"
 
 namespace longhaul::cuda {
 
@@ -20,12 +21,6 @@ using Tile4 = Tile<4, 32, 64, 1, 1>;
 using Tile16 = Tile<16, 64, 32, 2, 4>;
 using Tile64 = Tile<64, 64, 16, 4, 4>;
 using Tile128 = Tile<128, 128, 16, 8, 8>;
-
-/// Whether a matrix [extent, k] lies as [k, extent].
-template <ProductLayout layout>
-constexpr bool a_by_depth = layout == ProductLayout::gradient;
-template <ProductLayout layout>
-constexpr bool b_by_depth = layout != ProductLayout::forward;
 
 /// Copies one operand, a tile [Extent, Depth] at a time, from memory to registers and from there to shared memory. A thread holds quads of
 /// four values that are neighbours in memory.
@@ -147,24 +142,12 @@ __global__ void __launch_bounds__(T::threads) product_kernel(Product g) {
     }
 }
 
-unsigned blocks_of(int n, int size) { return unsigned((n + size - 1) / size); }
-
-template <class T, ProductLayout layout, int Fault>
-void launch_tile(const Product& args, Stream stream) {
-  launch(product_kernel<T, layout, Fault>, dim3(blocks_of(args.n, T::columns), blocks_of(args.m, T::rows)), dim3(T::threads), 0, stream,
-         args);
-}
-
 template <class T, int Fault>
-void launch_layout(const Product& args, Stream stream) {
-  switch (args.layout) {
-    case ProductLayout::forward:
-      return launch_tile<T, ProductLayout::forward, Fault>(args, stream);
-    case ProductLayout::backward:
-      return launch_tile<T, ProductLayout::backward, Fault>(args, stream);
-    case ProductLayout::gradient:
-      return launch_tile<T, ProductLayout::gradient, Fault>(args, stream);
-  }
+void launch_tile(const Product& args, Stream stream) {
+  with_layout(args.layout, [&](auto layout) {
+    launch(product_kernel<T, layout.value, Fault>, dim3(blocks_of(args.n, T::columns), blocks_of(args.m, T::rows)), dim3(T::threads), 0, stream,
+           args);
+  });
 }
 
 template <int Fault>
@@ -172,13 +155,13 @@ void launch_product(const Product& args, Stream stream, ProductTile tile) {
   if (args.m <= 0 || args.n <= 0) return;
   switch (tile) {
     case ProductTile::rows_4:
-      return launch_layout<Tile4, Fault>(args, stream);
+      return launch_tile<Tile4, Fault>(args, stream);
     case ProductTile::rows_16:
-      return launch_layout<Tile16, Fault>(args, stream);
+      return launch_tile<Tile16, Fault>(args, stream);
     case ProductTile::rows_64:
-      return launch_layout<Tile64, Fault>(args, stream);
+      return launch_tile<Tile64, Fault>(args, stream);
     case ProductTile::rows_128:
-      return launch_layout<Tile128, Fault>(args, stream);
+      return launch_tile<Tile128, Fault>(args, stream);
   }
 }
 

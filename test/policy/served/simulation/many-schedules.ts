@@ -91,11 +91,14 @@ async function simulatePart(first: number, count: number): Promise<{ found: Foun
   // How long all of it takes says nothing: the processes come last on a busy machine.
   const silence = setTimeout(() => runner.kill('SIGKILL'), longestSilenceMs);
   const lines: unknown[] = [];
-  for await (const text of createInterface({ input: runner.stdout })) {
-    silence.refresh();
-    if (text !== '{}') lines.push(JSON.parse(text));
+  try {
+    for await (const text of createInterface({ input: runner.stdout })) {
+      silence.refresh();
+      if (text !== '{}') lines.push(JSON.parse(text));
+    }
+  } finally {
+    clearTimeout(silence);
   }
-  clearTimeout(silence);
   if (runner.exitCode === null && runner.signalCode === null)
     await new Promise((resolve) => runner.once('exit', resolve));
   if (runner.exitCode !== 0)

@@ -1,6 +1,6 @@
 // Simulates the schedules of some seeds in a process of its own, because it takes long: `runner.ts FIRST COUNT [CHANGES]`. Prints a line of JSON
-// for each schedule that does not end right, then a line with all counts; between them empty objects, as signs of life. CHANGES is JSON that replaces a part of each schedule, such as
-// `{"faults":{"kill":1},"visitors":0}`.
+// for each schedule that does not end right, then a line with all counts; between them empty objects, as signs of life. CHANGES is JSON that
+// replaces a part of each schedule, such as `{"faults":{"kill":1},"visitors":0}`.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { setPriority } from 'node:os';
 import { recordSchemas, summedKinds } from '../../../../src/spec/records/record-kinds.js';
@@ -41,7 +41,7 @@ function frozen<T>(value: T): T {
 const [first, count] = process.argv.slice(2, 4).map(Number) as [number, number];
 const changes = JSON.parse(process.argv[4] ?? '{}') as Changes;
 
-/** Schedules between two empty lines of JSON, which say that the process goes on. */
+/** Schedules between two signs of life. */
 const signOfLife = 100;
 const began = performance.now();
 const counts = { right: 0, blocked: 0, wrong: 0, spoiled: 0 };

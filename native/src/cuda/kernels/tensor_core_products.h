@@ -45,7 +45,7 @@ ProductTile product_tile(int m, int n);
 
 namespace testing {
 
-/// `product` with the given tile, and without barrier `fault` of the kernel (0: with all barriers; 3: without waiting for copies).
+/// `product` with the given tile, and without the kernel's barrier (`fault` 1) or its wait for copies (2); 0: with both.
 void product(const Product& args, Stream stream, ProductTile tile, int fault);
 
 }  // namespace testing
