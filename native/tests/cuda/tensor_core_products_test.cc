@@ -57,6 +57,11 @@ struct Operands {
     c = random_values(size_t(shape.m) * ld_c, 3);
     y = halves(size_t(shape.m) * ld_c, 4);
     bias = halves(size_t(shape.n), 5);
+    // Element [0, 0] is 256 − 256 + a small y, which another order of these sums would lose.
+    for (int k = 0; k < shape.k; ++k) a[tall_a ? size_t(k) * ld_a : size_t(k)] = upper(k == 0 ? 256.0f : 0.0f);
+    b[0] = upper(1.0f);
+    bias[0] = upper(-256.0f);
+    y[0] = upper(0x1p-20f);
   }
 
   ProductLayout layout;
